@@ -124,8 +124,8 @@ func (s *site) user() *user {
 	}}
 }
 
-// send sends a request with headers, given as "Name: value"; Host is one of them.
-func (u *user) send(method, path, body string, headers ...string) reply {
+// open sends a request with headers, given as "Name: value"; Host is one of them.
+func (u *user) open(method, path, body string, headers ...string) *http.Response {
 	u.t.Helper()
 	target := path
 	if !strings.HasPrefix(path, "http") {
@@ -143,6 +143,13 @@ func (u *user) send(method, path, body string, headers ...string) reply {
 	}
 	resp, err := u.http.Do(req)
 	require.NoError(u.t, err)
+	return resp
+}
+
+// send sends a request, and reads its answer.
+func (u *user) send(method, path, body string, headers ...string) reply {
+	u.t.Helper()
+	resp := u.open(method, path, body, headers...)
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
 	require.NoError(u.t, err)

@@ -3,6 +3,7 @@ package access_test
 import (
 	"crypto/rand"
 	"crypto/rsa"
+	"encoding/json"
 	"fmt"
 	stdhtml "html"
 	"net/http"
@@ -77,45 +78,38 @@ func TestPeopleSignInByAProvider(t *testing.T) {
 	require.Equal(t, 401, u.get("/").StatusCode, "the provider is asked again after half a day")
 }
 
+// claims are what a provider says of a person, as JSON.
+func claims(t *testing.T, text string) (all map[string]any) {
+	t.Helper()
+	if text != "" {
+		require.NoError(t, json.Unmarshal([]byte(text), &all), text)
+	}
+	return all
+}
+
 func TestNamesAndGroupsOfAProvider(t *testing.T) {
 	t.Parallel()
 	s, p := newOIDCSite(t)
+	const ceo = `"email":"ceo@example.org"`
 	for _, c := range []struct {
-		person, info map[string]any
-		name         string
-		status       int
+		person, info, name string
+		status             int
 	}{
+		{`{"sub":"1",` + ceo + `,"preferred_username":"ann@desk","groups":"eng"}`, "", "ann@desk (1)", 303},
+		{`{"sub":"2",` + ceo + `,"email_verified":"true","groups":["eng"]}`, "", "ceo@example.org", 303},
+		{`{"sub":"7",` + ceo + `,"email_verified":"false","groups":["eng"]}`, "", "7", 303},
 		{
-			map[string]any{"sub": "1", "email": "ceo@example.org", "preferred_username": "ann@desk", "groups": "eng"},
-			nil, "ann@desk (1)",
-			303,
-		},
-		{
-			map[string]any{"sub": "2", "email": "ceo@example.org", "email_verified": "true", "groups": []string{"eng"}},
-			nil,
-			"ceo@example.org", 303,
-		},
-		{map[string]any{"sub": "7", "email": "ceo@example.org", "email_verified": "false", "groups": []string{"eng"}}, nil, "7", 303},
-		{
-			map[string]any{"sub": "8", "email": "ceo@example.org", "email_verified": nil, "groups": nil},
-			map[string]any{"sub": "8", "groups": []string{"", "eng"}, "email_verified": "false"},
+			`{"sub":"8",` + ceo + `,"email_verified":null,"groups":null}`, `{"sub":"8","groups":["","eng"],"email_verified":"false"}`,
 			"8", 303,
 		},
-		{map[string]any{"sub": "9", "email_verified": true}, map[string]any{
-			"sub": "9", "groups": []string{"eng"},
-			"email": "ceo@example.org",
-		}, "9", 303},
-		{
-			map[string]any{"sub": "3"},
-			map[string]any{"sub": "3", "groups": []string{"leads"}, "email": "c@d", "email_verified": true},
-			"c@d", 303,
-		},
-		{map[string]any{"sub": "4"}, map[string]any{"sub": "9", "groups": []string{"leads"}}, "", 401},
-		{map[string]any{"sub": "5", "groups": []string{"other"}}, nil, "", 403},
-		{map[string]any{"sub": "6", "groups": []any{"eng", 7}}, nil, "", 403},
-		{map[string]any{"sub": "", "groups": []string{"eng"}}, nil, "", 401},
+		{`{"sub":"9","email_verified":true}`, `{"sub":"9","groups":["eng"],` + ceo + `}`, "9", 303},
+		{`{"sub":"3"}`, `{"sub":"3","groups":["leads"],"email":"c@d","email_verified":true}`, "c@d", 303},
+		{`{"sub":"4"}`, `{"sub":"9","groups":["leads"]}`, "", 401},
+		{`{"sub":"5","groups":["other"]}`, "", "", 403},
+		{`{"sub":"6","groups":["eng",7]}`, "", "", 403},
+		{`{"sub":"","groups":["eng"]}`, "", "", 401},
 	} {
-		p.set(func() { p.person, p.info = c.person, c.info })
+		p.set(func() { p.person, p.info = claims(t, c.person), claims(t, c.info) })
 		u := s.user()
 		got := u.signIn(p, "/")
 		require.Equal(t, c.status, got.StatusCode, "%v: %s", c.person, got.text)
@@ -147,33 +141,24 @@ func TestARoleIsFoundAmongManyGroups(t *testing.T) {
 func TestWhoHasNoRoleIsToldWhy(t *testing.T) {
 	t.Parallel()
 	s, p := newOIDCSite(t)
-	for name, c := range map[string]struct {
-		person map[string]any
-		why    string
-	}{
-		"other groups": {
-			map[string]any{"groups": []string{"a", "b"}},
-			"in no group that has a role here (the provider names 2 groups)",
-		},
-		"no claim, as Google": {
-			map[string]any{"email": "ann@example.org", "email_verified": true},
-			`ann@example.org has no role, because the provider states no claim "groups"`,
-		},
-		"an empty name":  {map[string]any{"groups": ""}, `claim "groups" is empty`},
-		"no value":       {map[string]any{"groups": nil}, `states no claim "groups"`},
-		"an empty claim": {map[string]any{"groups": []string{}}, `claim "groups" is empty`},
-		"too many, a distributed claim": {map[string]any{
-			"_claim_names":   map[string]any{"groups": "src1"},
-			"_claim_sources": map[string]any{"src1": map[string]any{"endpoint": "https://graph.example/me"}},
-		}, "is in too many groups"},
-		"too many, by a mark":         {map[string]any{"hasgroups": true}, "is in too many groups"},
-		"too many, by a mark as text": {map[string]any{"hasgroups": "true"}, "is in too many groups"},
+	for person, why := range map[string]string{
+		`{"sub":"s","groups":["a","b"]}`: "in no group that has a role here (the provider names 2 groups)",
+		// as Google
+		`{"sub":"s","email":"ann@example.org","email_verified":true}`: `ann@example.org has no role, because the provider states ` +
+			`no claim "groups"`,
+		`{"sub":"s","groups":""}`:   `claim "groups" is empty`,
+		`{"sub":"s","groups":null}`: `states no claim "groups"`,
+		`{"sub":"s","groups":[]}`:   `claim "groups" is empty`,
+		// a distributed claim
+		`{"sub":"s","_claim_names":{"groups":"src1"},"_claim_sources":{"src1":{"endpoint":"https://graph.example/me"}}}`: "is in too " +
+			"many groups",
+		`{"sub":"s","hasgroups":true}`:   "is in too many groups",
+		`{"sub":"s","hasgroups":"true"}`: "is in too many groups",
 	} {
-		c.person["sub"] = "s"
-		p.set(func() { p.person, p.info = c.person, map[string]any{"sub": "s"} })
+		p.set(func() { p.person, p.info = claims(t, person), map[string]any{"sub": "s"} })
 		got := s.user().signIn(p, "/")
-		require.Equal(t, 403, got.StatusCode, "%s: %s", name, got.text)
-		require.Contains(t, stdhtml.UnescapeString(got.text), c.why, name)
+		require.Equal(t, 403, got.StatusCode, "%s: %s", person, got.text)
+		require.Contains(t, stdhtml.UnescapeString(got.text), why, person)
 	}
 }
 
@@ -327,13 +312,10 @@ func TestTheFirstNameIsTheProvidersAddress(t *testing.T) {
 	require.Equal(t, "https://maestro.example/login/callback", to.Query().Get("redirect_uri"))
 	require.Equal(t, "__Host-maestro-oidc", got.Cookies()[0].Name)
 	require.True(t, got.Cookies()[0].Secure)
-}
 
-func TestNobodySignsInByAProviderWithoutHTTPSFromAnotherHost(t *testing.T) {
-	t.Parallel()
-	s := newNamedSite(t)
+	s = newNamedSite(t) // without a proxy
 	_, port, _ := strings.Cut(s.address, ":")
-	got := s.user().get("/login/oidc", "Host: maestro.example:"+port)
+	got = s.user().get("/login/oidc", "Host: maestro.example:"+port)
 	require.Equal(t, 403, got.StatusCode, got.text)
 	require.Contains(t, got.text, "by https")
 	require.Empty(t, got.Cookies())
@@ -364,30 +346,28 @@ func TestRolesByVerifiedAddresses(t *testing.T) {
 	verified := func(mail any) map[string]any {
 		return map[string]any{"sub": "1", "email": mail, "email_verified": true}
 	}
-	for _, r := range []struct {
+	type row struct {
 		person, info map[string]any
 		want         []string
-	}{
+	}
+	all := []row{
 		{verified("ann@example.org"), nil, []string{"approver:web", "viewer"}},
 		{verified("ANN@EXAMPLE.ORG"), nil, []string{"approver:web", "viewer"}},
 		{verified("bob@example.org"), nil, []string{"viewer"}},
-		{map[string]any{"sub": "1"}, verified("bob@example.org"), []string{"viewer"}},
-		{map[string]any{"sub": "ann@example.org"}, nil, nil},
-		{map[string]any{"sub": "1", "email": "ann@example.org"}, nil, nil},
-		{map[string]any{"sub": "1", "email": "ann@example.org", "email_verified": "false"}, nil, nil},
-		{map[string]any{"sub": "1", "email": "ann@example.org"}, verified("eve@evil.example"), nil},
-		{verified("ann@evil.example"), nil, nil},
-		{verified("ann@sub.example.org"), nil, nil},
-		{verified("ann@notexample.org"), nil, nil},
-		{verified("x@evil.example@example.org"), nil, nil},
-		{verified(`"x@evil.example"@example.org`), nil, nil},
-		{verified("ann@example.org\u0000"), nil, nil},
-		{verified("ann@e\u00d7ample.org"), nil, nil},
-		{verified("a\u017fh@example.org"), nil, nil},
-		{verified("@example.org"), nil, nil},
-		{verified(""), nil, nil},
+		{claims(t, `{"sub":"1"}`), verified("bob@example.org"), []string{"viewer"}},
+		{claims(t, `{"sub":"ann@example.org"}`), nil, nil},
+		{claims(t, `{"sub":"1","email":"ann@example.org"}`), nil, nil},
+		{claims(t, `{"sub":"1","email":"ann@example.org","email_verified":"false"}`), nil, nil},
+		{claims(t, `{"sub":"1","email":"ann@example.org"}`), verified("eve@evil.example"), nil},
 		{verified([]string{"ann@example.org"}), nil, nil},
+	}
+	for _, nobody := range []string{
+		"ann@evil.example", "ann@sub.example.org", "ann@notexample.org", "x@evil.example@example.org",
+		`"x@evil.example"@example.org`, "ann@example.org\u0000", "ann@e\u00d7ample.org", "a\u017fh@example.org", "@example.org", "",
 	} {
+		all = append(all, row{verified(nobody), nil, nil})
+	}
+	for _, r := range all {
 		p.set(func() {
 			if p.person, p.info = r.person, r.info; r.info == nil {
 				p.info = map[string]any{"sub": r.person["sub"]}

@@ -91,8 +91,7 @@ func TestPasskeysSignIn(t *testing.T) {
 	d.shows(`"name":"ann"`)
 	require.Equal(t, 401, s.user().login("ann", "", "").StatusCode, "she has no password")
 
-	account, err := s.people().Show(ann("admin"), "ann")
-	require.NoError(t, err)
+	account := s.account("ann")
 	require.Len(t, account.SignIns, 2)
 	keys := account.Passkeys
 	require.Len(t, keys, 1)
@@ -149,9 +148,7 @@ func TestPasskeysSignIn(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "/account", next)
 		require.Equal(t, "bob", eventsOf(t, s.audit, access.EventFilter{Action: "passkey.add"})[0].Who())
-		account, err := s.people().Show(ann("admin"), "bob")
-		require.NoError(t, err)
-		require.Len(t, account.Passkeys, 2)
+		require.Len(t, s.account("bob").Passkeys, 2)
 	})
 	t.Run("a copy of a key", func(t *testing.T) {
 		copied := d.keys()[0]
@@ -171,12 +168,9 @@ func TestPasskeysSignIn(t *testing.T) {
 		d.shows("the passkey is not known here")
 	})
 	t.Run("a recovery ends passkeys", func(t *testing.T) {
-		link, _, err := s.people().Reset(ann("admin"), "ann")
-		require.NoError(t, err)
+		link := s.recovery("ann")
 		require.Equal(t, 303, s.user().join(s.code(link), newPassword).StatusCode)
-		account, err := s.people().Show(ann("admin"), "ann")
-		require.NoError(t, err)
-		require.Empty(t, account.Passkeys)
+		require.Empty(t, s.account("ann").Passkeys)
 	})
 	t.Run("at an address", func(t *testing.T) {
 		require.NoError(t, chromedp.Do(d.ctx, chromedp.Navigate(s.url+"/login")))

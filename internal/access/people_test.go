@@ -30,6 +30,27 @@ const (
 // people are those of a site's store, as another process has them.
 func (s *site) people() *access.People { return access.NewPeople(s.db, s.audit) }
 
+// account, recovery and revoke are what an admin does with a person: they show the account, give a new link, and revoke it.
+func (s *site) account(name string) access.Account {
+	s.t.Helper()
+	account, err := s.people().Show(ann("admin"), name)
+	require.NoError(s.t, err)
+	return account
+}
+
+func (s *site) recovery(name string) string {
+	s.t.Helper()
+	link, _, err := s.people().Reset(ann("admin"), name)
+	require.NoError(s.t, err)
+	return link
+}
+
+func (s *site) revoke(name string) {
+	s.t.Helper()
+	_, err := s.people().Revoke(ann("admin"), name)
+	require.NoError(s.t, err)
+}
+
 // invite invites a person, and returns the code of the link.
 func (s *site) invite(name string, grants ...string) string {
 	s.t.Helper()
@@ -239,10 +260,9 @@ func TestSignInFormsOfOtherPagesDoNotCount(t *testing.T) {
 }
 
 // stream opens a stream of events, and returns what it says at its end.
-func (u *user) stream() func() string {
+func (u *user) stream(headers ...string) func() string {
 	u.t.Helper()
-	resp, err := u.http.Get(u.url + "/api/events")
-	require.NoError(u.t, err)
+	resp := u.open("GET", "/api/events", "", headers...)
 	require.Equal(u.t, 200, resp.StatusCode)
 	return func() string {
 		defer resp.Body.Close()
@@ -267,8 +287,7 @@ func TestRolesOfPeopleChangeAtOnce(t *testing.T) {
 	require.Empty(t, u.get("/").seen(t).Actor.Groups)
 
 	ended = u.stream()
-	_, err = s.people().Revoke(ann("admin"), "ann")
-	require.NoError(t, err)
+	s.revoke("ann")
 	require.Contains(t, ended(), "revoked")
 	require.Equal(t, 401, u.get("/").StatusCode)
 	require.Equal(t, 401, s.user().login("ann", goodPassword, "").StatusCode)
@@ -278,10 +297,8 @@ func TestRecoveryEndsWhatWasBefore(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	before := s.member("ann", "viewer")
-	first, _, err := s.people().Reset(ann("admin"), "ann")
-	require.NoError(t, err)
-	link, _, err := s.people().Reset(ann("admin"), "ann")
-	require.NoError(t, err)
+	first := s.recovery("ann")
+	link := s.recovery("ann")
 	require.Equal(t, 401, s.user().join(s.code(first), newPassword).StatusCode, "a newer link is in its place")
 	require.Equal(t, 200, before.get("/").StatusCode, "until the link is used")
 	require.Equal(t, 303, s.user().login("ann", goodPassword, "").StatusCode)
@@ -291,19 +308,14 @@ func TestRecoveryEndsWhatWasBefore(t *testing.T) {
 	require.Equal(t, 401, s.user().login("ann", goodPassword, "").StatusCode)
 	require.Equal(t, 303, s.user().login("ann", newPassword, "").StatusCode)
 
-	pending, _, err := s.people().Reset(ann("admin"), "ann")
-	require.NoError(t, err)
-	_, err = s.people().Revoke(ann("admin"), "ann")
-	require.NoError(t, err)
+	pending := s.recovery("ann")
+	s.revoke("ann")
 	require.Equal(t, 401, s.user().join(s.code(pending), newPassword).StatusCode, "a revocation ends links, too")
-	pending, _, err = s.people().Reset(ann("admin"), "ann")
-	require.NoError(t, err)
-	_, err = s.people().Revoke(ann("admin"), "ann")
-	require.NoError(t, err)
+	pending = s.recovery("ann")
+	s.revoke("ann")
 	require.Equal(t, 401, s.user().join(s.code(pending), newPassword).StatusCode, "so does a second one")
 	require.Len(t, eventsOf(t, s.audit, access.EventFilter{Action: "person.revoke"}), 2)
-	back, _, err := s.people().Reset(ann("admin"), "ann")
-	require.NoError(t, err)
+	back := s.recovery("ann")
 	require.Equal(t, 303, after.join(s.code(back), goodPassword).StatusCode)
 	require.Equal(t, "ann", after.get("/").seen(t).Actor.Name)
 }
@@ -325,9 +337,7 @@ func TestAPersonChangesThePassword(t *testing.T) {
 	require.Equal(t, 200, u.get("/").StatusCode)
 	require.Equal(t, 401, other.login("ann", goodPassword, "").StatusCode)
 	require.Equal(t, 303, other.login("ann", newPassword, "").StatusCode)
-	account, err := s.people().Show(ann("admin"), "ann")
-	require.NoError(t, err)
-	require.Len(t, account.SignIns, 2)
+	require.Len(t, s.account("ann").SignIns, 2)
 	require.Equal(t, 303, u.form("/account/sign-out", "").StatusCode)
 	require.Equal(t, 401, other.get("/").StatusCode)
 	require.Equal(t, 200, u.get("/").StatusCode)
@@ -440,11 +450,9 @@ func TestTokensEndWithTheirOwner(t *testing.T) {
 		}
 	}
 	require.Equal(t, []string{"leads"}, use(grouped).seen(t).Actor.Groups)
-	_, err = s.people().Revoke(ann("admin"), "ann")
-	require.NoError(t, err)
+	s.revoke("ann")
 	require.Equal(t, 401, use(secret).StatusCode)
-	back, _, err := s.people().Reset(ann("admin"), "ann")
-	require.NoError(t, err)
+	back := s.recovery("ann")
 	require.Equal(t, 303, s.user().join(s.code(back), newPassword).StatusCode)
 	require.Equal(t, 401, use(secret).StatusCode, "the account is back, its tokens are not")
 	all, err := s.tokens().List(ann("admin"))

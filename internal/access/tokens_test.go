@@ -1,9 +1,7 @@
 package access_test
 
 import (
-	"bufio"
 	"context"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -21,6 +19,19 @@ func (s *site) token(ctx context.Context, name string, lifetime time.Duration, g
 	secret, made, err := s.tokens().Create(ctx, access.NewToken{Name: name, Roles: roles(s.t, grants...), Lifetime: lifetime})
 	require.NoError(s.t, err)
 	return secret, made
+}
+
+// create is why a token is not made; nil: it is.
+func (s *site) create(ctx context.Context, name string, groups []string, grants ...string) error {
+	_, _, err := s.tokens().Create(ctx, access.NewToken{Name: name, Roles: roles(s.t, grants...), Groups: groups})
+	return err
+}
+
+func (s *site) listed(ctx context.Context) []access.Token {
+	s.t.Helper()
+	list, err := s.tokens().List(ctx)
+	require.NoError(s.t, err)
+	return list
 }
 
 // TestAnAgentStaysAnAgent tries the ways in which an agent with the role admin could become a person.
@@ -88,8 +99,7 @@ func TestATokenHasItsRoles(t *testing.T) {
 	require.Equal(t, 200, u.get("/api/x", "Authorization: Bearer "+secret).StatusCode,
 		"failures of others at the address do not matter")
 
-	list, err := s.tokens().List(ann("admin"))
-	require.NoError(t, err)
+	list := s.listed(ann("admin"))
 	require.Len(t, list, 1)
 	require.Equal(t, "2026-11-21", list[0].LastUsed)
 }
@@ -105,9 +115,12 @@ func TestATokenEnds(t *testing.T) {
 	require.Equal(t, []int{200, 200}, []int{status(expiring), status(revoked)})
 	s.clock.advance(time.Hour)
 	require.Equal(t, []int{401, 200}, []int{status(expiring), status(revoked)})
-	got, err := s.tokens().Revoke(ann("admin"), made.ID)
+	ended := s.user().stream("Authorization: Bearer " + revoked)
+	got, err := s.tokens().Revoke(ann("admin"), made.ID) // by another process
 	require.NoError(t, err)
 	require.Equal(t, "revoked", got.State(s.clock.Now()))
+	s.clock.advance(time.Second)
+	require.Contains(t, ended(), access.ErrSignedOut.Error(), "a request that is under way ends")
 	require.Equal(t, 401, status(revoked))
 	_, err = s.tokens().Revoke(ann("admin"), made.ID)
 	require.NoError(t, err, "once more changes nothing")
@@ -120,9 +133,7 @@ func TestATokenEnds(t *testing.T) {
 	require.Equal(t, 200, status(again), "the name is free again")
 	s.clock.advance(91 * 24 * time.Hour)
 	_, _ = s.token(ann("admin"), "other", 0, "viewer")
-	list, err := s.tokens().List(ann("admin"))
-	require.NoError(t, err)
-	require.Len(t, list, 2, "what ended long ago is forgotten")
+	require.Len(t, s.listed(ann("admin")), 2, "what ended long ago is forgotten")
 
 	var actions []string
 	for _, e := range eventsOf(t, s.audit, access.EventFilter{Actor: "ann", Action: "token"}) {
@@ -135,57 +146,29 @@ func TestATokenEnds(t *testing.T) {
 	}, actions)
 }
 
-// TestAStreamEndsWithItsToken revokes a token, by another process, while a request is under way.
-func TestAStreamEndsWithItsToken(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	secret, made := s.token(ann("admin"), "ci", 0, "viewer")
-	req, err := http.NewRequest(http.MethodGet, s.url+"/api/events", nil)
-	require.NoError(t, err)
-	req.Header.Set("Authorization", "Bearer "+secret)
-	stream, err := http.DefaultClient.Do(req)
-	require.NoError(t, err)
-	defer stream.Body.Close()
-	lines := bufio.NewScanner(stream.Body)
-	require.True(t, lines.Scan())
-	_, err = s.tokens().Revoke(ann("admin"), made.ID)
-	require.NoError(t, err)
-	s.clock.advance(time.Second)
-	require.True(t, lines.Scan())
-	require.Equal(t, access.ErrSignedOut.Error(), lines.Text())
-}
-
 func TestWhoManagesTokens(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	lead := ann("admin:web")
-	_, own, err := s.tokens().Create(lead, access.NewToken{Name: "web-ci", Roles: roles(t, "operator:web")})
-	require.NoError(t, err, "an admin of a team manages the tokens of the team")
+	_, own := s.token(lead, "web-ci", 0, "operator:web") // an admin of a team manages the tokens of the team
 	_, other := s.token(ann("admin"), "all-ci", 0, "viewer")
 	var denied *access.DeniedError
 	for _, grants := range [][]string{{"viewer"}, {"viewer:api"}, {"operator:web", "viewer:api"}, {}} {
-		_, _, err := s.tokens().Create(lead, access.NewToken{Name: "x", Roles: roles(t, grants...)})
-		require.ErrorAs(t, err, &denied, "%v", grants)
+		require.ErrorAs(t, s.create(lead, "x", nil, grants...), &denied, "%v", grants)
 	}
-	_, err = s.tokens().Revoke(lead, other.ID)
+	_, err := s.tokens().Revoke(lead, other.ID)
 	require.ErrorAs(t, err, &denied)
-	list, err := s.tokens().List(lead)
-	require.NoError(t, err)
-	require.Equal(t, []string{own.ID}, []string{list[0].ID})
-	list, err = s.tokens().List(ann("admin:shop"))
-	require.NoError(t, err, "an admin of a team that has no tokens")
-	require.Empty(t, list)
+	require.Equal(t, own.ID, s.listed(lead)[0].ID)
+	require.Empty(t, s.listed(ann("admin:shop")), "an admin of a team that has no tokens")
 	for _, ctx := range []context.Context{ann("operator", "approver", "viewer"), ann(), context.Background()} {
-		_, _, err := s.tokens().Create(ctx, access.NewToken{Name: "x", Roles: roles(t, "viewer")})
-		require.ErrorAs(t, err, &denied)
-		_, err = s.tokens().List(ctx)
+		require.ErrorAs(t, s.create(ctx, "x", nil, "viewer"), &denied)
+		_, err := s.tokens().List(ctx)
 		require.ErrorAs(t, err, &denied)
 		_, err = s.tokens().Revoke(ctx, own.ID)
 		require.ErrorAs(t, err, &denied)
 	}
 	for _, name := range []string{"", "ann@desk", "a b", strings.Repeat("x", 64), "web-ci"} {
-		_, _, err := s.tokens().Create(ann("admin"), access.NewToken{Name: name, Roles: roles(t, "viewer")})
-		require.ErrorAs(t, err, new(*access.NameError), name)
+		require.ErrorAs(t, s.create(ann("admin"), name, nil, "viewer"), new(*access.NameError), name)
 	}
 }
 
@@ -205,15 +188,9 @@ func TestGroupsOfTokens(t *testing.T) {
 	lead, _ := access.Of(ann("admin:web"))
 	lead.Groups = []string{"web-leads"}
 	ctx := access.With(context.Background(), lead)
-	_, _, err = s.tokens().Create(ctx, access.NewToken{Name: "own", Roles: roles(t, "approver:web"), Groups: []string{"web-leads"}})
-	require.NoError(t, err, "an admin of a team gives groups of their own")
-	_, _, err = s.tokens().Create(ctx, access.NewToken{
-		Name: "more", Roles: roles(t, "approver:web"),
-		Groups: []string{"web-leads", "leads"},
-	})
-	require.ErrorAs(t, err, new(*access.DeniedError))
+	require.NoError(t, s.create(ctx, "own", []string{"web-leads"}, "approver:web"), "an admin of a team gives groups of their own")
+	require.ErrorAs(t, s.create(ctx, "more", []string{"web-leads", "leads"}, "approver:web"), new(*access.DeniedError))
 	for _, bad := range []string{"", " ", "a\nb", " a", strings.Repeat("x", 201)} {
-		_, _, err := s.tokens().Create(ann("admin"), access.NewToken{Name: "bad", Roles: roles(t, "approver"), Groups: []string{bad}})
-		require.ErrorAs(t, err, new(*access.NameError), bad)
+		require.ErrorAs(t, s.create(ann("admin"), "bad", []string{bad}, "approver"), new(*access.NameError), bad)
 	}
 }

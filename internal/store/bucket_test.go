@@ -47,11 +47,9 @@ func TestABucketIsPruned(t *testing.T) {
 	require.Len(t, filesIn(t, bucket, "content/*/*"), kept+1, "a tree is one object")
 	s = later(tenDays)
 	before := sound(t, s)
-	plan, err := s.Prune(t.Context(), session.PruneOptions{DryRun: true})
-	require.NoError(t, err)
+	plan := pruned(t, s, session.PruneOptions{DryRun: true})
 	require.Equal(t, before, sound(t, s), "a dry run changes nothing")
-	report, err := s.Prune(t.Context(), session.PruneOptions{})
-	require.NoError(t, err)
+	report := pruned(t, s, session.PruneOptions{})
 	require.Equal(t, 3, report.Blobs, "two files and their directory")
 	plan.DryRun = false
 	require.Equal(t, plan, report)
@@ -75,8 +73,7 @@ func TestDamageInABucketIsNamedAndRepaired(t *testing.T) {
 		kind error
 	}{
 		"flipped": {func(t *testing.T, path string) {
-			data, err := os.ReadFile(path)
-			require.NoError(t, err)
+			data := read(t, path)
 			data[3] ^= 1
 			require.NoError(t, os.WriteFile(path, data, 0o600))
 		}, "has other bytes than the blob's from 0 to 26", session.ErrCorrupt},
@@ -90,24 +87,20 @@ func TestDamageInABucketIsNamedAndRepaired(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			s, bucket, _ := inBucket(t)
-			name, err := s.Content.PutBlob(t.Context(), content)
-			require.NoError(t, err)
+			name := stored(t, s, content)
 			object := filesIn(t, bucket, "content/*/[0-9]*")[0]
 			damage.do(t, object)
 
-			report, err := s.VerifyAll(t.Context())
-			require.NoError(t, err)
+			report := verified(t, s)
 			if what != "gone" { // nobody needs the blob, and it may have been pruned
 				require.Len(t, report.Faults, 1)
 				require.Contains(t, report.Faults[0].Path, string(name[2:]))
 				require.ErrorContains(t, &report.Faults[0], filepath.Base(object)+" of the bucket "+damage.says)
 				require.ErrorIs(t, &report.Faults[0], damage.kind)
 			}
-			_, err = s.Content.BlobSize(t.Context(), name)
+			_, err := s.Content.BlobSize(t.Context(), name)
 			require.ErrorIs(t, err, session.ErrNotFound, "it has no row any more")
-			again, err := s.Content.PutBlob(t.Context(), content)
-			require.NoError(t, err)
-			require.Equal(t, name, again)
+			require.Equal(t, name, stored(t, s, content))
 			sound(t, s)
 
 			for _, path := range filesIn(t, bucket, "content/*/[0-9]*") {
@@ -127,8 +120,7 @@ func TestDamageInABucketIsNamedAndRepaired(t *testing.T) {
 func TestAnotherBucketIsRefused(t *testing.T) {
 	t.Parallel()
 	s, bucket, later := inBucket(t)
-	name, err := s.Content.PutBlob(t.Context(), []byte("content"))
-	require.NoError(t, err)
+	name := stored(t, s, []byte("content"))
 	require.NoError(t, os.RemoveAll(filepath.Join(s.Dir(), "blobs")))
 	require.NoError(t, os.Rename(bucket, bucket+"-away"))
 	other := later(0)
@@ -157,17 +149,12 @@ func TestTheMirrorIsInTheBucket(t *testing.T) {
 	objects := filesIn(t, bucket, "mirror/default/web-1/*")
 	require.Len(t, objects, 5, "the status and four checkpoints")
 	for _, path := range objects {
-		there, err := os.ReadFile(path)
-		require.NoError(t, err)
-		here, err := os.ReadFile(filepath.Join(s.MirrorDir(webSession), filepath.Base(path)))
-		require.NoError(t, err)
-		require.Equal(t, here, there)
+		require.Equal(t, read(t, filepath.Join(s.MirrorDir(webSession), filepath.Base(path))), read(t, path))
 	}
 	require.NoError(t, os.RemoveAll(s.MirrorDir(webSession)))
 	sound(t, s)
 	require.NoError(t, os.Remove(objects[0]))
-	report, err := s.VerifyAll(t.Context())
-	require.NoError(t, err)
+	report := verified(t, s)
 	require.Len(t, report.Faults, 1)
 	require.NotEmpty(t, report.Faults[0].Repaired)
 	sound(t, s)

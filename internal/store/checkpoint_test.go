@@ -25,11 +25,7 @@ var phases = []string{"init", "design", "build", "test"}
 // chain writes a session with a checkpoint after each phase, oldest first.
 func chain(t testing.TB, s *store.Store, key session.Key) []spec.Digest {
 	t.Helper()
-	blob := func(data string) spec.Digest {
-		name, err := s.Content.PutBlob(t.Context(), []byte(data))
-		require.NoError(t, err)
-		return name
-	}
+	blob := func(data string) spec.Digest { return stored(t, s, []byte(data)) }
 	put(t, s, key, func(e *session.Execution) { e.Team = "shop" })
 	tree := cas.Manifest{}
 	empty, err := s.Content.PutManifest(t.Context(), tree)
@@ -94,8 +90,7 @@ func phasesOf(list []store.StoredCheckpoint) []string {
 func TestTheLastGoodCheckpointIsUsed(t *testing.T) {
 	t.Parallel()
 	flip := func(t *testing.T, path string) {
-		data, err := os.ReadFile(path)
-		require.NoError(t, err)
+		data := read(t, path)
 		data[len(data)/2] ^= 4
 		require.NoError(t, os.WriteFile(path, data, 0o600))
 	}
@@ -174,9 +169,7 @@ func TestTheMirrorHasTheNewestCheckpoint(t *testing.T) {
 		})
 		require.Equal(t, step.installed, !late && err == nil, "%+v", step)
 		require.NoError(t, s.Mirror(t.Context(), webSession))
-		data, err := os.ReadFile(path)
-		require.NoError(t, err)
-		require.Equal(t, step.installed, sha(data) == row.Digest, "%+v", step)
+		require.Equal(t, step.installed, sha(read(t, path)) == row.Digest, "%+v", step)
 	}
 	left, err := os.ReadDir(filepath.Join(s.Dir(), "tmp"))
 	require.NoError(t, err)
@@ -196,17 +189,14 @@ func TestTheMirrorIsMadeUpFor(t *testing.T) {
 	head, err := s.PutCheckpoint(t.Context(), webSession, c)
 	require.NoError(t, err)
 	require.NoFileExists(t, checkpointPath(s, "deploy"))
-	report, err := s.VerifyAll(t.Context())
-	require.NoError(t, err)
+	report := verified(t, s)
 	require.Empty(t, report.Faults)
 	require.Len(t, report.Notes, 1)
 	require.Contains(t, report.Notes[0], "the mirror of session web-1 was not compared")
 	stopped.Unlock()
 
 	require.NoError(t, s.MirrorAll(t.Context()))
-	data, err := os.ReadFile(checkpointPath(s, "deploy"))
-	require.NoError(t, err)
-	require.Equal(t, head, sha(data))
+	require.Equal(t, head, sha(read(t, checkpointPath(s, "deploy"))))
 	waiting, err := s.State.ToMirror(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, waiting)
@@ -231,8 +221,7 @@ func TestTheMirrorSaysWhatWorkHasCost(t *testing.T) {
 	})
 	paid(t, s, webSession, id("ann"), 1)
 	sound(t, s)
-	data, err := os.ReadFile(filepath.Join(s.MirrorDir(webSession), "execution_state.json"))
-	require.NoError(t, err)
+	data := read(t, filepath.Join(s.MirrorDir(webSession), "execution_state.json"))
 	var e session.Execution
 	require.NoError(t, json.Unmarshal(data, &e))
 	require.EqualValues(t, 20, e.Usage.OutputTokens)

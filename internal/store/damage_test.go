@@ -21,11 +21,7 @@ import (
 func busySession(t testing.TB, s *store.Store, key session.Key) {
 	t.Helper()
 	names := chain(t, s, key)
-	blob := func(data string) spec.Digest {
-		name, err := s.Content.PutBlob(t.Context(), []byte(data))
-		require.NoError(t, err)
-		return name
-	}
+	blob := func(data string) spec.Digest { return stored(t, s, []byte(data)) }
 	c, err := s.Checkpoint(t.Context(), names[len(names)-1])
 	require.NoError(t, err)
 	blob("mended by " + key.Session)
@@ -84,8 +80,7 @@ func TestNoDamageStaysHidden(t *testing.T) {
 	cases := 0
 	for _, path := range kept(t, s) {
 		full := filepath.Join(s.Dir(), path)
-		sound, err := os.ReadFile(full)
-		require.NoError(t, err)
+		sound := read(t, full)
 		for _, at := range offsets(len(sound), few) {
 			flipped := bytes.Clone(sound)
 			flipped[at] ^= 1 << (at % 8)
@@ -94,16 +89,14 @@ func TestNoDamageStaysHidden(t *testing.T) {
 				f := onlyFault(t, s, path, what, at)
 				if cases++; strings.HasPrefix(path, "sessions/") {
 					require.NotEmpty(t, f.Repaired, "%s %s at %d", path, what, at)
-					repaired, err := os.ReadFile(full)
-					require.NoError(t, err)
+					repaired := read(t, full)
 					if strings.Contains(path, "/checkpoint_") { // a status has later costs
 						require.Equal(t, sound, repaired, "%s %s at %d", path, what, at)
 					}
 					continue
 				}
 				require.NotEmpty(t, f.MovedTo, "%s %s at %d", path, what, at)
-				kept, err := os.ReadFile(filepath.Join(s.Dir(), f.MovedTo))
-				require.NoError(t, err)
+				kept := read(t, filepath.Join(s.Dir(), f.MovedTo))
 				require.Equal(t, damaged, kept, "the damaged file is kept for inspection")
 			}
 			require.NoError(t, os.RemoveAll(filepath.Join(s.Dir(), "damaged")))
@@ -115,9 +108,7 @@ func TestNoDamageStaysHidden(t *testing.T) {
 		require.NoError(t, os.WriteFile(full, sound, 0o600))
 		cases++
 	}
-	report, err := s.VerifyAll(t.Context())
-	require.NoError(t, err)
-	require.Empty(t, report.Faults)
+	require.Empty(t, verified(t, s).Faults)
 	t.Logf("%d damages", cases)
 }
 

@@ -1,7 +1,6 @@
 package store_test
 
 import (
-	"bytes"
 	"crypto/rand"
 	"os"
 	"path/filepath"
@@ -12,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/core/session"
-	"github.com/maestro-hive/maestro/internal/platform/diskspace"
 	"github.com/maestro-hive/maestro/internal/store"
 )
 
@@ -67,8 +65,7 @@ func TestTheReserveIsForWhatIsRecorded(t *testing.T) {
 	_, err = s.Content.Collect(t.Context(), session.Collect{Base: base, Dir: dir})
 	require.ErrorIs(t, err, syscall.ENOSPC, "a tree has no use of it")
 	require.FileExists(t, reserve)
-	_, err = s.Content.PutBlob(t.Context(), random(t, 1<<19))
-	require.NoError(t, err)
+	stored(t, s, random(t, 1<<19))
 	require.NoFileExists(t, reserve)
 	require.NoError(t, s.KeepReserve())
 	require.NoFileExists(t, reserve, "there is no room for it")
@@ -76,37 +73,5 @@ func TestTheReserveIsForWhatIsRecorded(t *testing.T) {
 	require.NoError(t, os.Remove(filler))
 	require.NoError(t, s.KeepReserve())
 	require.FileExists(t, reserve)
-	report, err := s.VerifyAll(t.Context())
-	require.NoError(t, err)
-	require.Empty(t, report.Faults)
-}
-
-func TestNothingStaysOfACollectionThatTheDiskHasNoRoomFor(t *testing.T) {
-	t.Parallel()
-	s := smallDisk(t)
-	base, dir := snapshot(t, s, nil), t.TempDir()
-	shared := random(t, 1<<20)
-	kept, err := s.Content.PutBlob(t.Context(), shared)
-	require.NoError(t, err)
-	before, err := diskspace.Of(s.Dir())
-	require.NoError(t, err)
-	for name, data := range map[string][]byte{
-		"small": random(t, 1000), "large": random(t, 16<<20), "larger": random(t, 32<<20), "largest": random(t, 32<<20),
-		"stored": shared,
-	} {
-		require.NoError(t, os.WriteFile(filepath.Join(dir, name), data, 0o600))
-	}
-	_, err = s.Content.Collect(t.Context(), session.Collect{Base: base, Dir: dir})
-	require.ErrorIs(t, err, syscall.ENOSPC)
-	after, err := diskspace.Of(s.Dir())
-	require.NoError(t, err)
-	require.InDelta(t, before.Bytes, after.Bytes, 100_000)
-	data, err := s.Content.Blob(t.Context(), kept)
-	require.NoError(t, err, "what was there stays")
-	require.True(t, bytes.Equal(shared, data))
-
-	require.NoError(t, os.Remove(filepath.Join(dir, "largest")))
-	require.NoError(t, os.Remove(filepath.Join(dir, "large")))
-	_, err = s.Content.Collect(t.Context(), session.Collect{Base: base, Dir: dir})
-	require.NoError(t, err)
+	require.Empty(t, verified(t, s).Faults)
 }

@@ -18,10 +18,8 @@ func TestWhatIsNamedIsDurableFirst(t *testing.T) {
 	require.Empty(t, order.Wrong)
 	require.Positive(t, order.Named, "something names blobs")
 
-	name, err := s.Content.PutBlob(t.Context(), []byte("late"))
-	require.NoError(t, err)
+	name := stored(t, s, []byte("late"))
 	order.Forget(name)
-	_, err = s.Content.PutBlob(t.Context(), []byte("names "+name))
-	require.NoError(t, err)
+	stored(t, s, []byte("names "+name))
 	require.Len(t, order.Wrong, 1, "it is noticed")
 }

@@ -134,9 +134,8 @@ func TestAPrunedSessionCanBeExported(t *testing.T) {
 	model, to := newStore(t), newStore(t)
 	closed(t, model, webSession)
 	s := later(t, model, tenDays)
-	_, err := s.Prune(t.Context(), session.PruneOptions{Keep: 2})
-	require.NoError(t, err)
-	_, err = to.ImportSession(t.Context(), bytes.NewReader(archive(t, s, webSession, true)), "default", "new")
+	pruned(t, s, session.PruneOptions{Keep: 2})
+	_, err := to.ImportSession(t.Context(), bytes.NewReader(archive(t, s, webSession, true)), "default", "new")
 	require.NoError(t, err)
 	sound(t, to)
 	e, err := to.State.Execution(t.Context(), session.Key{Namespace: "default", Session: "new"})
@@ -172,30 +171,26 @@ func TestAnArchiveThatWasTamperedWithIsRefused(t *testing.T) {
 	busySession(t, from, webSession)
 	whole := unpacked(t, archive(t, from, webSession, true))
 	last := len(whole) - 1
+	and := func(name string, kind byte) func([]entry) []entry {
+		return func(e []entry) []entry { return append(e, entry{name, kind, []byte("x")}) }
+	}
+	const strange = "no file of such an archive"
 	for name, c := range map[string]struct {
 		change func(e []entry) []entry
 		says   string
 	}{
-		"nothing":        {func([]entry) []entry { return nil }, "it has no rows.json"},
-		"a missing blob": {func(e []entry) []entry { return e[:last] }, "no such blob"},
-		"missing rows":   {func(e []entry) []entry { return e[1:] }, "it has no rows.json"},
-		"a blob twice":   {func(e []entry) []entry { return append(e, e[last]) }, "twice"},
-		"a strange file": {
-			func(e []entry) []entry { return append(e, entry{"../../x", tar.TypeReg, []byte("x")}) },
-			"no file of such an archive",
-		},
-		"a strange blob": {
-			func(e []entry) []entry { return append(e, entry{"blobs/sha256/../x", tar.TypeReg, []byte("x")}) },
-			"no file of such an archive",
-		},
-		"a file of the mirror": {func(e []entry) []entry {
-			return append(e, entry{"sessions/default/web-2/execution_state.json", tar.TypeReg, []byte("x")})
-		}, "no file of such an archive"},
-		"a link": {func(e []entry) []entry { return append(e, entry{"blobs/x", tar.TypeSymlink, nil}) }, "no plain file"},
-		"another blob's text": {
-			func(e []entry) []entry { e[last].data = bytes.Repeat([]byte("x"), len(e[last].data)); return e },
-			"content does not match its name",
-		},
+		"nothing":              {func([]entry) []entry { return nil }, "it has no rows.json"},
+		"a missing blob":       {func(e []entry) []entry { return e[:last] }, "no such blob"},
+		"missing rows":         {func(e []entry) []entry { return e[1:] }, "it has no rows.json"},
+		"a blob twice":         {func(e []entry) []entry { return append(e, e[last]) }, "twice"},
+		"a strange file":       {and("../../x", tar.TypeReg), strange},
+		"a strange blob":       {and("blobs/sha256/../x", tar.TypeReg), strange},
+		"a file of the mirror": {and("sessions/default/web-2/execution_state.json", tar.TypeReg), strange},
+		"a link":               {and("blobs/x", tar.TypeSymlink), "no plain file"},
+		"another blob's text": {func(e []entry) []entry {
+			e[last].data = bytes.Repeat([]byte("x"), len(e[last].data))
+			return e
+		}, "content does not match its name"},
 		"other calls": {func(e []entry) []entry {
 			e[0].data = bytes.Replace(e[0].data, []byte("coder"), []byte("coser"), 1)
 			return e
@@ -287,6 +282,15 @@ func rename(t *testing.T, entries []entry, changed int) {
 	require.NoError(t, err)
 }
 
+// document reads a document of an archive, whose numbers stay as they are.
+func document(t *testing.T, e entry) (fields map[string]any) {
+	t.Helper()
+	from := json.NewDecoder(bytes.NewReader(e.data))
+	from.UseNumber()
+	require.NoError(t, from.Decode(&fields))
+	return fields
+}
+
 func TestAnArchiveOfHostileDocumentsIsRefused(t *testing.T) {
 	t.Parallel()
 	from := newStore(t)
@@ -294,35 +298,18 @@ func TestAnArchiveOfHostileDocumentsIsRefused(t *testing.T) {
 	whole := unpacked(t, archive(t, from, webSession, true))
 	head := blob(string(names[len(names)-1]))
 	for name, c := range map[string]struct {
-		entry  string
-		change func(fields map[string]any)
-		says   string
+		entry, path string
+		value       any
+		says        string
 	}{
-		"a phase that leaves": {
-			entry: head, change: func(f map[string]any) { f["current_phase"] = "../../x" },
-			says: "current_phase",
-		},
-		"another schema": {entry: head, change: func(f map[string]any) { f["schema"] = "x" }, says: "schema"},
-		"a missing tree": {
-			entry: head, change: func(f map[string]any) { f["tree"] = strings.Repeat("ab", 32) },
-			says: "no such blob",
-		},
-		"rows of another schema": {entry: "rows.json", change: func(f map[string]any) { f["schema"] = "x" }, says: "no rows"},
-		"rows of a path": {
-			entry:  "rows.json",
-			change: func(f map[string]any) { f["session"] = map[string]any{"namespace": "..", "session": ".."} }, says: "no rows",
-		},
-		"no checkpoint": {
-			entry:  "rows.json",
-			change: func(f map[string]any) { f["rows"].(map[string]any)["checkpoints"] = []any{} }, says: "no checkpoint",
-		},
-		"a name that is no digest": {
-			entry: head, change: func(f map[string]any) { f["tree"] = "../../etc/passwd" },
-			says: "blob's name",
-		},
-		"a round of a missing delta": {entry: "rows.json", change: func(f map[string]any) {
-			f["rows"].(map[string]any)["rounds"].([]any)[0].(map[string]any)["delta"] = strings.Repeat("cd", 32)
-		}, says: "no such blob"},
+		"a phase that leaves":        {head, "current_phase", "../../x", "current_phase"},
+		"another schema":             {head, "schema", "x", "schema"},
+		"a missing tree":             {head, "tree", strings.Repeat("ab", 32), "no such blob"},
+		"a name that is no digest":   {head, "tree", "../../etc/passwd", "blob's name"},
+		"rows of another schema":     {"rows.json", "schema", "x", "no rows"},
+		"rows of a path":             {"rows.json", "session", map[string]any{"namespace": "..", "session": ".."}, "no rows"},
+		"no checkpoint":              {"rows.json", "rows checkpoints", []any{}, "no checkpoint"},
+		"a round of a missing delta": {"rows.json", "rows rounds 0 delta", strings.Repeat("cd", 32), "no such blob"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -330,11 +317,17 @@ func TestAnArchiveOfHostileDocumentsIsRefused(t *testing.T) {
 			entries := slices.Clone(whole)
 			at := slices.IndexFunc(entries, func(e entry) bool { return e.name == c.entry })
 			require.NotEqual(t, -1, at)
-			var fields map[string]any
-			from := json.NewDecoder(bytes.NewReader(entries[at].data))
-			from.UseNumber()
-			require.NoError(t, from.Decode(&fields))
-			c.change(fields)
+			fields := document(t, entries[at])
+			path := strings.Fields(c.path)
+			in := fields
+			for _, step := range path[:len(path)-1] {
+				if list, ok := in[step].([]any); ok {
+					in = list[0].(map[string]any)
+				} else if below, ok := in[step].(map[string]any); ok {
+					in = below
+				}
+			}
+			in[path[len(path)-1]] = c.value
 			var err error
 			entries[at].data, err = store.EncodeDigested(fields)
 			require.NoError(t, err)
@@ -353,15 +346,12 @@ func TestADigestInATextOfAnArchive(t *testing.T) {
 	t.Parallel()
 	from, to := newStore(t), newStore(t)
 	chain(t, from, webSession)
-	other, err := to.Content.PutBlob(t.Context(), []byte("only in the other store"))
-	require.NoError(t, err)
+	other := stored(t, to, []byte("only in the other store"))
 	entries := unpacked(t, archive(t, from, webSession, true))
-	var fields map[string]any
-	rows := json.NewDecoder(bytes.NewReader(entries[0].data))
-	rows.UseNumber()
-	require.NoError(t, rows.Decode(&fields))
+	fields := document(t, entries[0])
 	delete(fields, "sha256")
 	fields["rows"].(map[string]any)["runs"].([]any)[0].(map[string]any)["selection"] = `{"decisions":{"hash":"` + string(other) + `"}}`
+	var err error
 	entries[0].data, err = store.EncodeDigested(fields)
 	require.NoError(t, err)
 	_, err = to.ImportSession(t.Context(), bytes.NewReader(packed(t, entries)), "default", "")

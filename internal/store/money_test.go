@@ -26,9 +26,7 @@ func paid(t testing.TB, s *store.Store, key session.Key, id spec.AssignmentID, c
 	})
 	require.NoError(t, err)
 	put := func(what string, n int) string {
-		name, err := s.Content.PutBlob(t.Context(), fmt.Appendf(nil, `{"%s log of":"%s %s","call":%d}`, what, key, id, n))
-		require.NoError(t, err)
-		return string(name)
+		return string(stored(t, s, fmt.Appendf(nil, `{"%s log of":"%s %s","call":%d}`, what, key, id, n)))
 	}
 	attempt := state.AttemptKey{Assignment: state.Assignment{Key: key, AssignmentID: id}, Pass: 1, Round: 1, Attempt: 1}
 	for n := range calls {
@@ -71,8 +69,7 @@ func TestCallsTravelWithTheirSession(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, had.Costs, has.Costs)
 		require.Equal(t, had.Budget(budget.SessionScope), has.Budget(budget.SessionScope))
-		report, err := to.VerifyAll(t.Context())
-		require.NoError(t, err)
+		report := verified(t, to)
 		require.Empty(t, report.Faults)
 		require.NotZero(t, report.Calls)
 	}
@@ -95,8 +92,7 @@ func TestDamageInTheDatabaseIsNamed(t *testing.T) {
 			defer db.Close()
 			_, err = db.ExecContext(t.Context(), change)
 			require.NoError(t, err)
-			report, err := s.VerifyAll(t.Context())
-			require.NoError(t, err)
+			report := verified(t, s)
 			require.NotEmpty(t, report.Faults)
 			require.Equal(t, state.FileName, report.Faults[0].Path)
 			require.Contains(t, report.Faults[0].What, says)

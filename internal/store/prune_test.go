@@ -48,8 +48,7 @@ const tenDays = 10 * 24 * time.Hour
 
 func sound(t testing.TB, s *store.Store) store.Report {
 	t.Helper()
-	report, err := s.VerifyAll(t.Context())
-	require.NoError(t, err)
+	report := verified(t, s)
 	require.Empty(t, report.Faults)
 	return report
 }
@@ -58,18 +57,15 @@ func TestOldCheckpointsArePruned(t *testing.T) {
 	t.Parallel()
 	model := newStore(t)
 	names := closed(t, model, webSession)
-	_, err := model.Content.PutBlob(t.Context(), []byte("nobody needs this"))
-	require.NoError(t, err)
+	stored(t, model, []byte("nobody needs this"))
 	s := later(t, model, tenDays)
 	before := sound(t, s)
 
-	plan, err := s.Prune(t.Context(), session.PruneOptions{Keep: 2, DryRun: true})
-	require.NoError(t, err)
+	plan := pruned(t, s, session.PruneOptions{Keep: 2, DryRun: true})
 	require.Equal(t, before, sound(t, s), "a dry run changes nothing")
 	require.True(t, plan.DryRun)
 
-	report, err := s.Prune(t.Context(), session.PruneOptions{Keep: 2})
-	require.NoError(t, err)
+	report := pruned(t, s, session.PruneOptions{Keep: 2})
 	plan.DryRun = false
 	require.Equal(t, plan, report, "a dry run says what goes")
 	require.Equal(t, 2, report.Checkpoints)
@@ -86,8 +82,7 @@ func TestOldCheckpointsArePruned(t *testing.T) {
 	require.NoFileExists(t, checkpointPath(s, "init"))
 	require.NoFileExists(t, checkpointPath(s, "design"))
 
-	again, err := s.Prune(t.Context(), session.PruneOptions{Keep: 2})
-	require.NoError(t, err)
+	again := pruned(t, s, session.PruneOptions{Keep: 2})
 	require.Zero(t, again.Checkpoints+again.Blobs)
 }
 
@@ -126,11 +121,9 @@ func TestPruningSparesWhatMayBeNeeded(t *testing.T) {
 			if c.change != nil {
 				put(t, model, webSession, c.change)
 			}
-			_, err := model.Content.PutBlob(t.Context(), []byte("nobody needs this"))
-			require.NoError(t, err)
+			stored(t, model, []byte("nobody needs this"))
 			s := later(t, model, c.age)
-			report, err := s.Prune(t.Context(), c.options)
-			require.NoError(t, err)
+			report := pruned(t, s, c.options)
 			if name != "all since a session that waits to be admitted" {
 				require.Equal(t, c.removed, report.Checkpoints)
 			}
@@ -154,8 +147,7 @@ func TestPruningKeepsAConversationThatMayContinue(t *testing.T) {
 				e.Status.Status, e.StartedAt, e.ClosedAt = status, &started, &started
 			})
 			s := later(t, model, tenDays)
-			_, err := s.Prune(t.Context(), session.PruneOptions{})
-			require.NoError(t, err)
+			pruned(t, s, session.PruneOptions{})
 			r, err := s.State.Record(t.Context(),
 				state.Assignment{Key: webSession, AssignmentID: spec.AssignmentID{Phase: "deploy", Persona: "bob"}})
 			require.NoError(t, err)
@@ -179,14 +171,11 @@ func TestWhatYoungBlobsNameIsKept(t *testing.T) {
 	// Who stores a tree again may store only what names its files.
 	data, err := s.Content.Blob(t.Context(), tree)
 	require.NoError(t, err)
-	_, err = s.Content.PutBlob(t.Context(), data)
-	require.NoError(t, err)
+	stored(t, s, data)
 	// Who reads an old checkpoint may be about to build on it.
 	_, err = s.Checkpoint(t.Context(), names[1])
 	require.NoError(t, err)
-	report, err := s.Prune(t.Context(), session.PruneOptions{Keep: 1})
-	require.NoError(t, err)
-	require.Equal(t, 2, report.Checkpoints)
+	require.Equal(t, 2, pruned(t, s, session.PruneOptions{Keep: 1}).Checkpoints)
 	list, err := s.Checkpoints(t.Context(), webSession)
 	require.NoError(t, err)
 	require.Equal(t, []string{"test", "design"}, phasesOf(list))
@@ -211,9 +200,7 @@ func TestPruningKeepsWhatRowsName(t *testing.T) {
 	require.NoError(t, model.State.AddUpload(t.Context(), state.Upload{Team: "web", Digest: string(uploaded), By: "ann"}, time.Hour))
 	waste := snapshot(t, model, map[string]string{"dir/c.txt": "named by nobody"})
 	s := later(t, model, tenDays)
-	report, err := s.Prune(t.Context(), session.PruneOptions{})
-	require.NoError(t, err)
-	require.Equal(t, 3, report.Blobs, "a file, its directory and the top")
+	require.Equal(t, 3, pruned(t, s, session.PruneOptions{}).Blobs, "a file, its directory and the top")
 	for _, tree := range []spec.Digest{answered, uploaded} {
 		require.NoError(t, s.Content.Materialise(t.Context(), tree, filepath.Join(t.TempDir(), "tree")))
 	}
@@ -235,8 +222,7 @@ func TestAForkKeepsWhatItsSourceLoses(t *testing.T) {
 	put(t, model, fork, func(e *session.Execution) { e.Status.Status = session.Completed })
 	s := later(t, model, tenDays)
 	for _, keep := range []int{2, 1} {
-		_, err = s.Prune(t.Context(), session.PruneOptions{Keep: keep})
-		require.NoError(t, err)
+		pruned(t, s, session.PruneOptions{Keep: keep})
 		sound(t, s)
 		list, err := s.Checkpoints(t.Context(), fork)
 		require.NoError(t, err)
@@ -283,16 +269,12 @@ func TestPruningRemovesWhereClosedSessionsWorked(t *testing.T) {
 	held, ok, err := s.Lock(t.Context(), worked, id("backend"))
 	require.NoError(t, err)
 	require.True(t, ok)
-	report, err := s.Prune(t.Context(), session.PruneOptions{WorkDirs: all})
-	require.NoError(t, err)
-	require.Equal(t, 1, report.WorkDirs)
+	require.Equal(t, 1, pruned(t, s, session.PruneOptions{WorkDirs: all}).WorkDirs)
 	require.NoDirExists(t, filepath.Join(s.Dir(), "work/default/web-1"))
 	require.NoDirExists(t, w.Tree)
 	require.DirExists(t, filepath.Join(s.Dir(), "work/default/worked-on"))
 	held.Unlock()
-	report, err = s.Prune(t.Context(), session.PruneOptions{WorkDirs: all})
-	require.NoError(t, err)
-	require.Equal(t, 1, report.WorkDirs)
+	require.Equal(t, 1, pruned(t, s, session.PruneOptions{WorkDirs: all}).WorkDirs)
 }
 
 // TestPruningRemovesWhereSessionsWorkedThatTemporalDoesNotRun has a session that was
@@ -323,9 +305,7 @@ func TestPruningRemovesWhereSessionsWorkedThatTemporalDoesNotRun(t *testing.T) {
 			require.NoError(t, err)
 			s := later(t, model, c.age)
 			c.options.WorkDirs = []session.PrunableDirs{dirs}
-			report, err := s.Prune(t.Context(), c.options)
-			require.NoError(t, err)
-			require.Equal(t, c.gone, report.WorkDirs)
+			require.Equal(t, c.gone, pruned(t, s, c.options).WorkDirs)
 			if c.gone > 0 {
 				require.NoDirExists(t, w.Tree)
 			} else {

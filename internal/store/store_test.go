@@ -30,6 +30,36 @@ func newStore(t testing.TB) *store.Store {
 
 var writeTree, readTree = castest.WriteTree, castest.ReadTree
 
+// stored stores content, and returns its name.
+func stored(t testing.TB, s *store.Store, content []byte) spec.Digest {
+	t.Helper()
+	name, err := s.Content.PutBlob(t.Context(), content)
+	require.NoError(t, err)
+	return name
+}
+
+// verified is what a whole verification finds.
+func verified(t testing.TB, s *store.Store) store.Report {
+	t.Helper()
+	report, err := s.VerifyAll(t.Context())
+	require.NoError(t, err)
+	return report
+}
+
+func pruned(t testing.TB, s *store.Store, o session.PruneOptions) session.PruneReport {
+	t.Helper()
+	report, err := s.Prune(t.Context(), o)
+	require.NoError(t, err)
+	return report
+}
+
+func read(t testing.TB, path string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	require.NoError(t, err)
+	return data
+}
+
 // snapshot stores a tree given by its files.
 func snapshot(t testing.TB, s *store.Store, files map[string]string) spec.Digest {
 	t.Helper()
@@ -102,14 +132,13 @@ func TestWhatIsNoStoreIsRefused(t *testing.T) {
 func TestOldTemporaryFilesAreSweptUp(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
-	_, err := s.Content.PutBlob(t.Context(), []byte("x"))
-	require.NoError(t, err)
+	stored(t, s, []byte("x"))
 	old, young := filepath.Join(s.Dir(), "tmp", "put-1"), filepath.Join(s.Dir(), "tmp", "put-2")
 	for path, at := range map[string]time.Time{old: now.Add(-25 * time.Hour), young: now.Add(-time.Hour)} {
 		require.NoError(t, os.WriteFile(path, nil, 0o600))
 		require.NoError(t, os.Chtimes(path, at, at))
 	}
-	_, err = store.Open(s.Dir(), options())
+	_, err := store.Open(s.Dir(), options())
 	require.NoError(t, err)
 	require.NoFileExists(t, old)
 	require.FileExists(t, young)

@@ -34,15 +34,14 @@ func TestASoundStoreHasNoFaults(t *testing.T) {
 	s := newStore(t)
 	chain(t, s, webSession)
 	chain(t, s, session.Key{Namespace: "other", Session: "x"})
-	report, err := s.VerifyAll(t.Context())
-	require.NoError(t, err)
+	report := verified(t, s)
 	require.Empty(t, report.Faults)
 	require.Equal(t, 2, report.Sessions)
 	require.Equal(t, 8, report.Checkpoints)
 	require.Equal(t, 6, report.Records)
 	all := report.Blobs
 
-	report, err = s.VerifySession(t.Context(), webSession)
+	report, err := s.VerifySession(t.Context(), webSession)
 	require.NoError(t, err)
 	require.Empty(t, report.Faults)
 	require.Equal(t, 1, report.Sessions)
@@ -56,12 +55,10 @@ func TestASoundStoreHasNoFaults(t *testing.T) {
 func TestStrayFilesAmongBlobsAreNamed(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
-	name, err := s.Content.PutBlob(t.Context(), []byte("x"))
-	require.NoError(t, err)
+	name := stored(t, s, []byte("x"))
 	stray := filepath.Join(filepath.Dir(blobPath(s, name)), "notes.txt")
 	require.NoError(t, os.WriteFile(stray, nil, 0o600))
-	report, err := s.VerifyAll(t.Context())
-	require.NoError(t, err)
+	report := verified(t, s)
 	require.Len(t, report.Faults, 1)
 	require.Equal(t, stray, filepath.Join(s.Dir(), report.Faults[0].Path))
 }
@@ -90,13 +87,10 @@ func TestAMirrorThatIsAheadIsKept(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, os.WriteFile(checkpointPath(s, phase), data, 0o600))
 		for range 2 {
-			report, err := s.VerifyAll(t.Context())
-			require.NoError(t, err)
+			report := verified(t, s)
 			require.Contains(t, report.Faults[len(report.Faults)-1].What, "older backup")
 			require.Empty(t, report.Faults[len(report.Faults)-1].Repaired)
-			after, err := os.ReadFile(checkpointPath(s, phase))
-			require.NoError(t, err)
-			require.Equal(t, data, after)
+			require.Equal(t, data, read(t, checkpointPath(s, phase)))
 		}
 	}
 }

@@ -42,14 +42,6 @@ func FuzzUSD(f *testing.F) {
 	})
 }
 
-func TestUsageAddsUp(t *testing.T) {
-	t.Parallel()
-	a := Usage{InputTokens: 1, OutputTokens: 2, CacheReadTokens: 3, CacheWriteTokens: 4, CostUSD: 5}
-	require.Equal(t, a, a.Add(Usage{}))
-	require.Equal(t, Usage{InputTokens: 2, OutputTokens: 4, CacheReadTokens: 6, CacheWriteTokens: 8, CostUSD: 10}, a.Add(a))
-	require.Equal(t, int64(10), a.Tokens(), "cached or not, a token is a token")
-}
-
 func TestCachedInputIsNotFreeByDefault(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, Prices{Input: 4, Output: 15, CacheRead: 4, CacheWrite: 5, CacheWrite1h: 8, WebSearch: 9},

@@ -1,39 +1,10 @@
 package failures
 
 import (
-	"go/ast"
-	"go/parser"
-	"go/token"
-	"slices"
-	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
-
-// TestEveryCategoryHasOneRow compares the constants with the table.
-func TestEveryCategoryHasOneRow(t *testing.T) {
-	t.Parallel()
-	file, err := parser.ParseFile(token.NewFileSet(), "failures.go", nil, 0)
-	require.NoError(t, err)
-	var constants []Category
-	ast.Inspect(file, func(n ast.Node) bool {
-		spec, ok := n.(*ast.ValueSpec)
-		if !ok {
-			return true
-		}
-		if of, ok := spec.Type.(*ast.Ident); ok && of.Name == "Category" {
-			value, err := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
-			require.NoError(t, err)
-			constants = append(constants, Category(value))
-		}
-		return true
-	})
-	rows := Categories()
-	slices.Sort(rows)
-	slices.Sort(constants)
-	require.Equal(t, constants, rows)
-}
 
 func TestFailureTable(t *testing.T) {
 	t.Parallel()

@@ -48,14 +48,8 @@ func TestUnsettledStepsAreThoseThatNobodyHasSeenBoth(t *testing.T) {
 
 	steps = Steps(d, []string{"start", "left", "right", "join"}, finished)
 	require.False(t, Unsettled(steps, 1, 4), "whoever joins two branches had a say")
-}
-
-func TestSequenceIsNeverUnsettled(t *testing.T) {
-	t.Parallel()
-	d := diamond()
 	d.Phases[1].Order = spec.OrderSequence
-	steps := Steps(d, []string{"start", "left"}, done(d))
-	require.False(t, Unsettled(steps, 1, 2))
+	require.False(t, Unsettled(Steps(d, []string{"start", "left"}, done(d)), 1, 2), "one after the other in a phase")
 }
 
 func order(steps []Step) string {
@@ -91,8 +85,6 @@ func TestMergeDecisions(t *testing.T) {
 	require.Empty(t, conflicts, "two who agree do not disagree")
 }
 
-// TestStepsKnowTheirPast: whatever the graph, a step's knowledge is transitive
-// and lies before it.
 func TestFewConflicts(t *testing.T) {
 	t.Parallel()
 	id := func(phase string) spec.AssignmentID { return spec.AssignmentID{Phase: phase, Persona: "dev"} }
@@ -125,6 +117,8 @@ func TestFewConflicts(t *testing.T) {
 	require.Equal(t, "and 980 more", KeptLater(few)[MaxDropped])
 }
 
+// TestStepsKnowTheirPast: whatever the graph, a step's knowledge is transitive
+// and lies before it.
 func TestStepsKnowTheirPast(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewSource(1))

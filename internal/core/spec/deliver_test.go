@@ -48,17 +48,6 @@ func TestADeliveryIsAnAssignmentLikeAnyOther(t *testing.T) {
 	require.Equal(t, []string{"deliver"}, again.Differences(out, AssignmentID{"ship", "delivery"}))
 }
 
-func TestAQuestionAboutAMergeIsAWait(t *testing.T) {
-	t.Parallel()
-	tm := Team{
-		Help: Help{Mode: HelpFail}, Retry: Retry{OnOutage: OutageFail},
-		Phases: []Phase{{Name: "a"}, {Name: "b", Deliver: &Deliver{Merge: MergeAuto}}},
-	}
-	require.Zero(t, tm.Resolved().Help.GiveUpAfter)
-	tm.Phases[1].Deliver.Merge = MergeAsk
-	require.Equal(t, DefaultGiveUpAfter, tm.Resolved().Help.GiveUpAfter)
-}
-
 func TestDeliveriesNeedAgentsThatDeliver(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1000, 0)

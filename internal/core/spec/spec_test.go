@@ -39,6 +39,8 @@ func TestResolvedFillsInWhatTheFileLeavesOut(t *testing.T) {
 	require.Equal(t, out, out.Resolved(), "once is enough")
 	require.Nil(t, in.Phases[0].Needs, "the team itself stays as it is")
 	require.Zero(t, in.Personas["b"].Attempts)
+	require.Equal(t, DefaultTicketType, Team{Help: Help{Jira: &HelpJira{}}}.Resolved().Help.Jira.Type)
+	require.Equal(t, "Task", Team{Help: Help{Jira: &HelpJira{Type: "Task"}}}.Resolved().Help.Jira.Type)
 }
 
 func TestWhoeverMayWaitForAPersonGivesUpSomeTime(t *testing.T) {
@@ -55,18 +57,18 @@ func TestWhoeverMayWaitForAPersonGivesUpSomeTime(t *testing.T) {
 		"an approval": {Team{
 			Help: Help{Mode: HelpFail}, Retry: Retry{OnOutage: OutageFail}, Phases: []Phase{{Name: "one", Approve: Approval{Count: 1}}},
 		}, 0},
+		"a merge": {
+			Team{Help: Help{Mode: HelpFail}, Retry: Retry{OnOutage: OutageFail}, Phases: []Phase{{Deliver: &Deliver{Merge: MergeAsk}}}},
+			DefaultGiveUpAfter,
+		},
+		"a merge without a question": {
+			Team{Help: Help{Mode: HelpFail}, Retry: Retry{OnOutage: OutageFail}, Phases: []Phase{{Deliver: &Deliver{Merge: MergeAuto}}}},
+			0,
+		},
 		"its own": {Team{Help: Help{Mode: HelpAsk, GiveUpAfter: 5}}, 5},
 	} {
 		require.Equal(t, tt.want, tt.in.Resolved().Help.GiveUpAfter, name)
 	}
-}
-
-func TestTicketsAreBugsUnlessSaidOtherwise(t *testing.T) {
-	t.Parallel()
-	in := Team{Help: Help{Jira: &HelpJira{Project: "MD"}}}
-	require.Equal(t, DefaultTicketType, in.Resolved().Help.Jira.Type)
-	require.Empty(t, in.Help.Jira.Type, "the team itself stays as it is")
-	require.Equal(t, "Task", Team{Help: Help{Jira: &HelpJira{Type: "Task"}}}.Resolved().Help.Jira.Type)
 }
 
 func TestDefaultWaitsGiveWayToTheOneThatIsGiven(t *testing.T) {

@@ -20,14 +20,3 @@ func TestNearest(t *testing.T) {
 	require.Empty(t, DidYouMean("zebra", known))
 	require.Empty(t, Nearest("a", []string{"b"}), "one letter for another is no slip where there is but one")
 }
-
-func TestDistance(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct {
-		a, b string
-		want int
-	}{{"", "", 0}, {"a", "", 1}, {"kitten", "sitting", 3}, {"naem", "name", 1}, {"ä", "a", 1}, {"abc", "abc", 0}} {
-		require.Equal(t, tt.want, distance(tt.a, tt.b), "%s %s", tt.a, tt.b)
-		require.Equal(t, tt.want, distance(tt.b, tt.a), "%s %s", tt.b, tt.a)
-	}
-}

@@ -23,56 +23,45 @@ func (b *bench) paid(script string) *Set {
 
 func TestAttemptsAreBooked(t *testing.T) {
 	t.Parallel()
+	reserve := cost.Amount{Tokens: 500, USD: 2_000_000_000}
 	estimate := cost.Usage{OutputTokens: 500, CostUSD: 2_000_000_000}
-	for _, c := range []struct {
-		name, shell string
-		settled     []cost.Usage
-		abandoned   int
+	says := func(usage, then string) string { return "echo '{\"usage\":" + usage + "}' > $MAESTRO_RESULT; " + then }
+	for name, c := range map[string]struct {
+		shell string
+		// settled is nil if nobody knows what the attempt used.
+		settled *cost.Usage
 	}{
-		{
-			"what it says it used, at the definition's prices",
-			`echo '{"usage":{"input_tokens":1000,"output_tokens":100}}' > $MAESTRO_RESULT`,
-			[]cost.Usage{{InputTokens: 1000, OutputTokens: 100, CostUSD: 4_500_000}},
-			0,
+		"what it says it used, at the definition's prices": {
+			says(`{"input_tokens":1000,"output_tokens":100}`, ""),
+			&cost.Usage{InputTokens: 1000, OutputTokens: 100, CostUSD: 4_500_000},
 		},
-		{
-			"the cost that it says itself", `echo '{"usage":{"input_tokens":1000,"cost_usd":1}}' > $MAESTRO_RESULT`,
-			[]cost.Usage{{InputTokens: 1000, CostUSD: 1_000_000_000}},
-			0,
+		"the cost that it says itself": {
+			says(`{"input_tokens":1000,"cost_usd":1}`, ""), &cost.Usage{InputTokens: 1000, CostUSD: 1_000_000_000},
 		},
-		{
-			"a failed attempt, too", `echo '{"usage":{"input_tokens":1000}}' > $MAESTRO_RESULT; exit 3`,
-			[]cost.Usage{{InputTokens: 1000, CostUSD: 3_000_000}},
-			0,
-		},
-		{"an attempt that used nothing", `true`, []cost.Usage{{}}, 0},
-		{"an attempt that was cut off, and said nothing", `kill -9 $$`, nil, 1},
-		{
-			"an attempt that was cut off, and said something", `echo '{"usage":{"input_tokens":1000}}' > $MAESTRO_RESULT; kill -9 $$`,
-			[]cost.Usage{{InputTokens: 1000, CostUSD: 3_000_000}},
-			0,
-		},
+		"a failed attempt, too": {says(`{"input_tokens":1000}`, "exit 3"), &cost.Usage{InputTokens: 1000, CostUSD: 3_000_000}},
+		"nothing":               {"true", &cost.Usage{}},
+		"cut off, and nothing":  {"kill -9 $$", nil},
+		"cut off":               {says(`{"input_tokens":1000}`, "kill -9 $$"), &cost.Usage{InputTokens: 1000, CostUSD: 3_000_000}},
 	} {
-		t.Run(c.name, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
 			out, _ := b.paid(c.shell).Run(t.Context(), b.job())
 			require.Equal(t, []session.CallPlan{{
-				Whole: true, Agent: "x", Want: cost.Amount{Tokens: 500, USD: 2_000_000_000},
-				Least:    cost.Amount{Tokens: 500, USD: 2_000_000_000},
-				Estimate: estimate,
+				Whole: true, Agent: "x", Want: reserve, Least: reserve, Estimate: estimate,
 			}}, b.calls.Plans)
-			require.Equal(t, c.settled, b.calls.Each)
-			require.Len(t, b.calls.Ends, c.abandoned)
-			for _, end := range b.calls.Ends { // of less than a minute of work
-				u := end.Estimate
-				require.Positive(t, u.CostUSD)
-				require.Less(t, u.CostUSD, cost.USD(200_000_000), "what was set aside is no estimate")
-				require.LessOrEqual(t, u.Tokens(), int64(500))
+			if c.settled != nil {
+				require.Equal(t, []cost.Usage{*c.settled}, b.calls.Each)
+				require.Empty(t, b.calls.Ends)
+				require.Equal(t, *c.settled, out.Usage)
+				return
 			}
-			if len(c.settled) > 0 {
-				require.Equal(t, c.settled[0], out.Usage)
-			}
+			require.Empty(t, b.calls.Each)
+			require.Len(t, b.calls.Ends, 1)
+			u := b.calls.Ends[0].Estimate // of less than a minute of work
+			require.Positive(t, u.CostUSD)
+			require.Less(t, u.CostUSD, cost.USD(200_000_000), "what was set aside is no estimate")
+			require.LessOrEqual(t, u.Tokens(), int64(500))
 		})
 	}
 }
@@ -120,8 +109,7 @@ func TestBookingThatFailsFailsTheAttempt(t *testing.T) {
 func TestAgentWithoutReserveSetsNothingAside(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	_, err := b.shell(`echo '{"usage":{"input_tokens":5}}' > $MAESTRO_RESULT`).Run(t.Context(), b.job())
-	require.NoError(t, err)
+	b.done(b.shell(`echo '{"usage":{"input_tokens":5}}' > $MAESTRO_RESULT`), b.job())
 	require.Len(t, b.calls.Plans, 1)
 	require.Zero(t, b.calls.Plans[0].Want)
 	require.NotZero(t, b.calls.Plans[0].Estimate, "it counts for something if its worker dies")

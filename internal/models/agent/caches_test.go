@@ -56,19 +56,14 @@ func TestWhatAnAgentWritesIsInNoOtherCache(t *testing.T) {
 			})
 			job := b.job()
 			job.Team = "ns.team"
-			_, err := s.Run(t.Context(), job)
-			require.NoError(t, err)
+			b.done(s, job)
 			b.checkIn(s, "poison", "ns.team", "")
 			require.Equal(t, "looked\n", b.checkIn(s, "look", "ns.team", ""))
 
 			again := newBench(t).job()
 			again.Team = "ns.team"
-			out, err := s.Run(t.Context(), again)
-			require.NoError(t, err)
-			require.NotContains(t, string(out.Log), "entry")
-			out, err = s.Run(t.Context(), job)
-			require.NoError(t, err)
-			require.Contains(t, string(out.Log), "entry", "an assignment keeps its own")
+			require.NotContains(t, string(b.done(s, again).Log), "entry")
+			require.Contains(t, string(b.done(s, job).Log), "entry", "an assignment keeps its own")
 		})
 	}
 }
@@ -94,9 +89,7 @@ func TestChecksOfAnInputFillTheCache(t *testing.T) {
 	}
 	job := b.job()
 	job.Team = "ns.team"
-	out, err := s.Run(t.Context(), job)
-	require.NoError(t, err)
-	require.Contains(t, string(out.Log), "d\nentry\n", "agents use it, too")
+	require.Contains(t, string(b.done(s, job).Log), "d\nentry\n", "agents use it, too")
 
 	require.True(t, s.FillsCaches("build", "ns.others", input))
 	require.NotContains(t, b.checkIn(s, "poison", "ns.others", ""), "good")

@@ -181,8 +181,7 @@ func TestCLIDoesTheWork(t *testing.T) {
 		job, calls := b.job(), b.calls
 		calls.Left = -1
 		job.Brief.Requirement = "Make made.txt, as only this requirement says."
-		out, err := s.Run(t.Context(), job)
-		require.NoError(t, err, "%s", out.Log)
+		out := b.done(s, job)
 		require.FileExists(t, b.path("made.txt"), string(out.Log))
 		require.Equal(t, "made it", out.Summary)
 		require.Equal(t, map[string]string{"db": "sqlite"}, out.Decisions)
@@ -317,11 +316,8 @@ func TestCLIContinues(t *testing.T) {
 
 		second := callstest.New(-1)
 		job.Calls, job.Continues = second, true
-		out, err := s.Run(t.Context(), job)
-		require.NoError(t, err, "%s", out.Log)
-		made, err := os.ReadFile(b.path("made.txt"))
-		require.NoError(t, err)
-		require.Equal(t, "first\nsecond\n", string(made), "nothing is done twice")
+		b.done(s, job)
+		require.Equal(t, "first\nsecond\n", read(t, b.path("made.txt")), "nothing is done twice")
 		after := server.Requests()[before:]
 		require.Len(t, after, 2)
 		require.Equal(t, 1, strings.Count(string(after[0].Body), "The requirement is said once."))
@@ -340,8 +336,7 @@ func TestCLIThatHasForgotten(t *testing.T) {
 		}))
 		job.Continues = true
 		job.Brief.Requirement = "The requirement is said anew."
-		out, err := s.Run(t.Context(), job)
-		require.NoError(t, err, "%s", out.Log)
+		out := b.done(s, job)
 		require.FileExists(t, b.path("made.txt"), string(out.Log))
 		require.Contains(t, string(server.Requests()[0].Body), "The requirement is said anew.")
 		require.Equal(t, times(answerCost, 2), counted(out.Usage))

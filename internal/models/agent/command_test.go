@@ -19,59 +19,42 @@ import (
 
 func TestCommandFailures(t *testing.T) {
 	t.Parallel()
+	refused := func(result string) string { return "echo '" + result + "' > $MAESTRO_RESULT" }
 	for _, c := range []struct {
-		name, shell string
-		category    failures.Category
-		message     string
+		shell    string
+		category failures.Category
+		message  string
 	}{
-		{"exit status", `echo first >&2; echo "cannot do it" >&2; exit 4`, failures.Unknown, "exit status 4: cannot do it"},
-		{"signal", `kill -9 $$`, failures.Unknown, "signal 9"},
-		{"result is no JSON", `echo '{' > $MAESTRO_RESULT`, failures.InvalidOutput, "not valid JSON"},
-		{"result has an unknown field", `echo '{"sumry":"x"}' > $MAESTRO_RESULT`, failures.InvalidOutput, `unknown field "sumry"`},
-		{"result is too long", `head -c 2000000 /dev/zero > $MAESTRO_RESULT`, failures.InvalidOutput, "more than"},
-		{"result is a link", `echo '{}' > ../r; ln -s ../r $MAESTRO_RESULT`, failures.InvalidOutput, "cannot be opened"},
-		{"decision is too long", `printf '{"decisions":{"a":"%02000d"}}' 1 > $MAESTRO_RESULT`, failures.InvalidOutput, "at most 1024"},
-		{"prints without end", `yes`, failures.InvalidOutput, "printed more than"},
+		{`echo first >&2; echo "cannot do it" >&2; exit 4`, failures.Unknown, "exit status 4: cannot do it"},
+		{`kill -9 $$`, failures.Unknown, "signal 9"},
+		{`yes`, failures.InvalidOutput, "printed more than"},
+		{`yes | head -c 11000000; echo "cannot do it" >&2; exit 4`, failures.InvalidOutput, "printed more than"},
+		{`printf '\033[31mred\033[0m\n\n' >&2; exit 1`, failures.Unknown, "exit status 1: red"},
+		{`head -c 2000000 /dev/zero > $MAESTRO_RESULT`, failures.InvalidOutput, "more than"},
+		{`echo '{}' > ../r; ln -s ../r $MAESTRO_RESULT`, failures.InvalidOutput, "cannot be opened"},
+		{`mkdir $MAESTRO_RESULT`, failures.InvalidOutput, "not a regular file"},
+		{`mkfifo $MAESTRO_RESULT`, failures.InvalidOutput, "not a regular file"},
+		{`printf '{"decisions":{"a":"%02000d"}}' 1 > $MAESTRO_RESULT`, failures.InvalidOutput, "at most 1024"},
+		{`echo "{\"error\":{\"message\":\"key $API_KEY\"}}" > $MAESTRO_RESULT`, failures.Unknown, "key ***"},
+		{refused(`{"sumry":1}`) + "; exit 5", failures.Unknown, "exit status 5"},
+		{refused(`{`), failures.InvalidOutput, "not valid JSON"},
+		{refused(`{"sumry":"x"}`), failures.InvalidOutput, `unknown field "sumry"`},
+		{refused(`{} {}`), failures.InvalidOutput, "unexpected data after the JSON object"},
 		{
-			"prints too much and ends", `yes | head -c 11000000; echo "cannot do it" >&2; exit 4`, failures.InvalidOutput,
-			"printed more than",
-		},
-		{"stderr in colours", `printf '\033[31mred\033[0m\n\n' >&2; exit 1`, failures.Unknown, "exit status 1: red"},
-		{"result is a directory", `mkdir $MAESTRO_RESULT`, failures.InvalidOutput, "not a regular file"},
-		{"result is a pipe", `mkfifo $MAESTRO_RESULT`, failures.InvalidOutput, "not a regular file"},
-		{"result is two", `echo '{} {}' > $MAESTRO_RESULT`, failures.InvalidOutput, "unexpected data after the JSON object"},
-		{
-			"usage of a wrong type", `echo '{"usage":{"input_tokens":"7"}}' > $MAESTRO_RESULT`, failures.InvalidOutput,
+			refused(`{"usage":{"input_tokens":"7"}}`), failures.InvalidOutput,
 			"usage.input_tokens is a JSON string; it must be a whole number",
 		},
+		{refused(`{"decisions":{"a":["b"]}}`), failures.InvalidOutput, "decisions is a JSON array; it must be a string"},
+		{refused(`{"error":{"category":"cancelled"}}`), failures.InvalidOutput, "reserved for Maestro"},
+		{refused(`{"error":{"category":"rejected"}}`), failures.InvalidOutput, "write sends_back instead of error"},
+		{refused(`{"error":{"category":"time_out"}}`), failures.InvalidOutput, `did you mean "timeout"?`},
+		{refused(`{"sends_back":{"reasons":["a",""]}}`), failures.InvalidOutput, "sends_back: reason 2 is empty"},
 		{
-			"decision of a wrong type", `echo '{"decisions":{"a":["b"]}}' > $MAESTRO_RESULT`, failures.InvalidOutput,
-			"decisions is a JSON array; it must be a string",
+			refused(`{"sends_back":{"reasons":["a"]},"error":{"message":"b"}}`), failures.InvalidOutput,
+			"sends_back and error exclude each other",
 		},
-		{
-			"category of ours", `echo '{"error":{"category":"cancelled"}}' > $MAESTRO_RESULT`, failures.InvalidOutput,
-			"reserved for Maestro",
-		},
-		{
-			"category of work sent back", `echo '{"error":{"category":"rejected"}}' > $MAESTRO_RESULT`, failures.InvalidOutput,
-			"write sends_back instead of error",
-		},
-		{
-			"misspelled category", `echo '{"error":{"category":"time_out"}}' > $MAESTRO_RESULT`, failures.InvalidOutput,
-			`did you mean "timeout"?`,
-		},
-		{
-			"sends back for nothing", `echo '{"sends_back":{"reasons":["a",""]}}' > $MAESTRO_RESULT`, failures.InvalidOutput,
-			"sends_back: reason 2 is empty",
-		},
-		{
-			"sends back and fails", `echo '{"sends_back":{"reasons":["a"]},"error":{"message":"b"}}' > $MAESTRO_RESULT`,
-			failures.InvalidOutput, "sends_back and error exclude each other",
-		},
-		{"secret in a message", `echo "{\"error\":{\"message\":\"key $API_KEY\"}}" > $MAESTRO_RESULT`, failures.Unknown, "key ***"},
-		{"result and exit status", `echo '{"sumry":1}' > $MAESTRO_RESULT; exit 5`, failures.Unknown, "exit status 5"},
 	} {
-		t.Run(c.name, func(t *testing.T) {
+		t.Run(c.shell, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
 			_, err := b.shell(c.shell).Run(t.Context(), b.job())
@@ -107,17 +90,12 @@ func TestWhatIsPrintedCanBeFollowed(t *testing.T) {
 	require.NoError(t, os.WriteFile(b.path("go"), nil, 0o600))
 	e := <-ended
 	require.Error(t, e.err)
-	said, err := os.ReadFile(job.LiveLog)
-	require.NoError(t, err)
-	require.Equal(t, "one ***\ntwo\nthree\n", string(said))
-	require.True(t, strings.HasPrefix(string(e.out.Log), string(said)))
-	untouched, err := os.ReadFile(victim)
-	require.NoError(t, err)
-	require.Equal(t, "mine", string(untouched))
+	require.Equal(t, "one ***\ntwo\nthree\n", read(t, job.LiveLog))
+	require.True(t, strings.HasPrefix(string(e.out.Log), read(t, job.LiveLog)))
+	require.Equal(t, "mine", read(t, victim))
 
 	job.LiveLog = filepath.Join(t.TempDir(), "nowhere", "live.log")
-	_, err = b.shell(`true`).Run(t.Context(), job)
-	require.NoError(t, err, "who cannot be followed works all the same")
+	b.done(b.shell(`true`), job) // who cannot be followed works all the same
 }
 
 // TestTranscriptOfAResumedAttempt cuts an attempt off twice: its transcript has what each
@@ -171,21 +149,6 @@ func TestTranscriptOfAResumedAttempt(t *testing.T) {
 	}
 }
 
-func TestCommandGetsItsBrief(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	job := b.job()
-	job.Brief.Feedback = &session.Feedback{Note: "mind the tests"}
-	job.Brief.MaySendBack = &session.MaySendBack{To: "design", Left: 2}
-	_, err := b.shell(`cat > brief.json`).Run(t.Context(), job)
-	require.NoError(t, err)
-	brief, err := os.ReadFile(b.path("brief.json"))
-	require.NoError(t, err)
-	require.JSONEq(t, `{"session":"s","phase":"build","persona":"dev","role":"","instructions":"","requirement":"",
-		"decisions":{"color":"blue"},"inputs":[],"input_count":0,"round":1,"attempt":1,
-		"feedback":{"category":"","message":"","output":"","advice":"","note":"mind the tests"},"may_send_back":{"to":"design","left":2}}`, string(brief))
-}
-
 func TestIdleAgentIsStopped(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -210,8 +173,7 @@ func TestWaitingAgentIsNotStopped(t *testing.T) {
 	job := b.job()
 	job.Waits = session.NewPausedTime(time.Now)
 	defer job.Waits.Begin()()
-	_, err := s.Run(t.Context(), job)
-	require.NoError(t, err)
+	b.done(s, job)
 }
 
 func TestGitAgentFindsItsInputCommitted(t *testing.T) {
@@ -227,11 +189,8 @@ func TestGitAgentFindsItsInputCommitted(t *testing.T) {
 			`git ls-files > listed; test -z "$(git status --porcelain input.txt)"`,
 		},
 	}}})
-	_, err := b.run(s)
-	require.NoError(t, err)
-	listed, err := os.ReadFile(b.path("listed"))
-	require.NoError(t, err)
-	require.Equal(t, ".gitattributes\ninput.txt\n", string(listed))
+	b.done(s, b.job())
+	require.Equal(t, ".gitattributes\ninput.txt\n", read(t, b.path("listed")))
 }
 
 func TestEmptyOrAbsentResultIsSuccess(t *testing.T) {
@@ -242,8 +201,7 @@ func TestEmptyOrAbsentResultIsSuccess(t *testing.T) {
 	} {
 		b := newBench(t)
 		fill(t, b.dir, "result/result.json") // of the last attempt
-		out, err := b.shell(script).Run(t.Context(), b.job())
-		require.NoError(t, err, script)
+		out := b.done(b.shell(script), b.job())
 		require.Empty(t, out.Summary)
 		require.Empty(t, out.Decisions)
 	}
@@ -254,11 +212,8 @@ func TestAgentsTmpIsEmpty(t *testing.T) {
 	b := newBench(t)
 	s := b.shell(`ls -A $TMPDIR > left.txt; ls -A $HOME >> left.txt; mkdir -p $TMPDIR/d/e && chmod 0 $TMPDIR/d; touch $HOME/kept`)
 	for _, want := range []string{"", "kept\n"} {
-		_, err := b.run(s)
-		require.NoError(t, err)
-		left, err := os.ReadFile(b.path("left.txt"))
-		require.NoError(t, err)
-		require.Equal(t, want, string(left))
+		b.done(s, b.job())
+		require.Equal(t, want, read(t, b.path("left.txt")))
 	}
 }
 
@@ -271,8 +226,7 @@ func TestAgentNeedNotReadItsBrief(t *testing.T) {
 		b := newBench(t)
 		job := b.job()
 		job.Brief.Requirement = strings.Repeat("long ", 200_000)
-		_, err := b.shell(script).Run(t.Context(), job)
-		require.NoError(t, err, script)
+		b.done(b.shell(script), job)
 	}
 }
 
@@ -306,10 +260,9 @@ func TestProgramsOfTheWorkerFileStartFromItsDirectory(t *testing.T) {
 		Agents: map[string]Definition{"x": {Kind: KindCommand, Argv: []string{"bin/agent"}}},
 		Checks: map[string]CheckDefinition{"of-the-tree": {Argv: []string{"./check"}}, "gone": {Argv: []string{"./gone"}}},
 	})
-	_, err := b.run(s)
-	require.NoError(t, err)
+	b.done(s, b.job())
 	require.FileExists(t, b.path("ran"))
-	_, err = s.Check(t.Context(), b.checkJob("of-the-tree"))
+	_, err := s.Check(t.Context(), b.checkJob("of-the-tree"))
 	require.NoError(t, err)
 	_, err = s.Check(t.Context(), b.checkJob("gone"))
 	require.Equal(t, failures.TestFailure, failure(t, err).Category, "what the tree lacks is the work's fault")
@@ -326,8 +279,7 @@ func TestAgentGetsNothingElseOfTheEnvironment(t *testing.T) {
 		}},
 		Caches: map[string]Cache{"c": {Env: "MY_CACHE", Shared: true}},
 	})
-	out, err := b.run(s)
-	require.NoError(t, err)
+	out := b.done(s, b.job())
 	got := map[string]string{}
 	for line := range strings.Lines(string(out.Log)) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), "=")
@@ -348,11 +300,9 @@ func TestResultIsReadWhereItWasAskedFor(t *testing.T) {
 	b := newBench(t)
 	outside := filepath.Join(t.TempDir(), "result.json")
 	require.NoError(t, os.WriteFile(outside, []byte(`{"summary":"foreign"}`), 0o600))
-	out, err := b.shell(`mv ../result ../moved; ln -s `+filepath.Dir(outside)+` ../result`).Run(t.Context(), b.job())
-	require.NoError(t, err)
+	out := b.done(b.shell(`mv ../result ../moved; ln -s `+filepath.Dir(outside)+` ../result`), b.job())
 	require.Empty(t, out.Summary)
-	_, err = b.shell("true").Run(t.Context(), b.job())
-	require.NoError(t, err)
+	b.done(b.shell("true"), b.job())
 	require.FileExists(t, outside, "what is cleared away is the link")
 }
 
@@ -364,9 +314,7 @@ func TestGitRepositoryOfTheLastAttemptStays(t *testing.T) {
 		Argv: []string{"sh", "-c", `echo more >> work; git add work; git commit -qm more; git rev-list --count HEAD`},
 	}}})
 	for _, want := range []string{"2\n", "3\n"} {
-		out, err := b.run(s)
-		require.NoError(t, err)
-		require.Equal(t, want, string(out.Log))
+		require.Equal(t, want, string(b.done(s, b.job()).Log))
 	}
 }
 
@@ -380,9 +328,7 @@ func TestGitTakesNoOrdersFromHome(t *testing.T) {
 		Argv: []string{"sh", "-c", `git log --format='%an %at %s'`},
 	}}})
 	s.o.Now = func() time.Time { return time.Unix(1_700_000_000, 0) }
-	out, err := b.run(s)
-	require.NoError(t, err)
-	require.Equal(t, "Maestro 1700000000 The input of this assignment\n", string(out.Log))
+	require.Equal(t, "Maestro 1700000000 The input of this assignment\n", string(b.done(s, b.job()).Log))
 	require.NoFileExists(t, b.path("ran"))
 }
 

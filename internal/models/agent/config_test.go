@@ -15,46 +15,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/failures"
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
-	"github.com/maestro-hive/maestro/internal/models/wire"
 )
-
-// TestAProviderMayHaveEveryFormat that there is.
-func TestAProviderMayHaveEveryFormat(t *testing.T) {
-	t.Parallel()
-	field, _ := reflect.TypeFor[Provider]().FieldByName("Format")
-	var formats []string
-	for _, api := range wire.APIs() {
-		formats = append(formats, "enum="+string(api))
-	}
-	require.ElementsMatch(t, formats, strings.Split(field.Tag.Get("jsonschema"), ","))
-}
-
-func TestConfigDefaults(t *testing.T) {
-	t.Parallel()
-	c := Config{
-		Agents: map[string]Definition{
-			"c": {Kind: KindCommand}, "m": {Kind: KindModel},
-			"own": {Kind: KindCommand, Timeout: 1, IdleTimeout: 2, Concurrency: 3},
-		},
-		Checks: map[string]CheckDefinition{"k": {}, "own": {Timeout: 5, Category: failures.Syntax}},
-		Limits: Limits{Files: 7},
-	}
-	d := c.WithDefaults()
-	require.Equal(t, Definition{Kind: KindCommand, Timeout: DefaultTimeout, IdleTimeout: DefaultIdleTimeout, Concurrency: 4},
-		d.Agents["c"])
-	require.Equal(t, Definition{
-		Kind: KindModel, Timeout: DefaultTimeout, IdleTimeout: DefaultIdleTimeout, Concurrency: 8,
-		MaxTurns: 50, MaxOutputTokens: 8192, ContextTokens: 200_000,
-	}, d.Agents["m"])
-	require.Equal(t, c.Agents["own"], d.Agents["own"])
-	require.Equal(t, CheckDefinition{Timeout: DefaultCheckTimeout, Category: failures.TestFailure}, d.Checks["k"])
-	require.Equal(t, c.Checks["own"], d.Checks["own"])
-	require.Equal(t, Limits{
-		Files: 7, FileBytes: 100_000_000, TreeBytes: 2_000_000_000, DiskBytes: 10_000_000_000, DiskFiles: 35,
-		CacheBytes: DefaultCacheBytes, OutputBytes: 10_000_000, LostWorkers: 5,
-	}, d.Limits)
-	require.Zero(t, c.Agents["c"].Timeout, "the config itself is not changed")
-}
 
 func TestNothingHalfCheckedStarts(t *testing.T) {
 	t.Parallel()
@@ -99,17 +60,6 @@ func TestOffersHoldNoSecretsAndNoCommands(t *testing.T) {
 	require.NoError(t, err)
 	require.NotContains(t, string(data), "flag")
 	require.NotContains(t, string(data), secret)
-}
-
-func TestNewTellsEverythingThatIsWrong(t *testing.T) {
-	t.Parallel()
-	_, err := New(Config{
-		Version: 1, Dir: t.TempDir(), RunAs: "no-such-user",
-		Agents: map[string]Definition{"a": {Kind: KindCommand, Argv: []string{"x"}}},
-		Caches: map[string]Cache{"c": {Env: "C"}},
-	}, Options{Getenv: os.Getenv, Now: time.Now, CacheRoot: "relative"})
-	require.ErrorContains(t, err, "run_as")
-	require.ErrorContains(t, err, "must be an absolute path")
 }
 
 // section is what the page on agents says below a heading, or below a line.

@@ -97,6 +97,29 @@ func (b *bench) checkJob(check string) session.CheckJob {
 // run does one attempt.
 func (b *bench) run(s *Set) (session.Outcome, error) { return s.Run(b.t.Context(), b.job()) }
 
+// done is the outcome of a job that succeeds.
+func (b *bench) done(s *Set, job session.Job) session.Outcome {
+	b.t.Helper()
+	out, err := s.Run(b.t.Context(), job)
+	require.NoError(b.t, err, string(out.Log))
+	return out
+}
+
+// executable is this test binary, which is several programs.
+func executable(t testing.TB) string {
+	t.Helper()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	return self
+}
+
+func read(t testing.TB, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	require.NoError(t, err)
+	return string(data)
+}
+
 // answersIn are the answers of a script to its questions, each on a line of its own.
 func answersIn(log []byte) map[string]string {
 	said := map[string]string{}
@@ -213,9 +236,7 @@ func conformances() []conformance {
 			}},
 			holds: func(t *testing.T, b *bench, out session.Outcome, err error) {
 				require.NoError(t, err)
-				data, err := os.ReadFile(b.path("docs/a.md"))
-				require.NoError(t, err)
-				require.Equal(t, "hello\n", string(data))
+				require.Equal(t, "hello\n", read(t, b.path("docs/a.md")))
 				require.Equal(t, "did it", out.Summary)
 				require.Equal(t, map[string]string{"db": "sqlite"}, out.Decisions)
 				require.Equal(t, cost.Usage{InputTokens: 5, OutputTokens: 2, CostUSD: 250_000_000}, out.Usage)
@@ -231,21 +252,6 @@ func conformances() []conformance {
 				require.Equal(t, 90*time.Second, f.RetryAfter.Std())
 				require.False(t, f.RetryAttempt())
 				require.Equal(t, int64(7), out.Usage.InputTokens)
-			},
-		},
-		{
-			name:  "what it says is progress and log, without secrets",
-			shell: `echo "using $API_KEY now" >&2`,
-			model: []providertest.Reply{{
-				Text:  "using " + secret + " now",
-				Calls: []providertest.Call{providertest.Tool("finish", map[string]string{"summary": secret})},
-			}},
-			holds: func(t *testing.T, b *bench, out session.Outcome, err error) {
-				require.NoError(t, err)
-				require.Contains(t, string(out.Log), "using")
-				require.NotContains(t, string(out.Log), secret)
-				require.NotEmpty(t, b.said)
-				require.NotContains(t, strings.Join(b.said, ""), secret)
 			},
 		},
 		{
@@ -313,19 +319,6 @@ func conformances() []conformance {
 				require.NoError(t, err)
 				require.Equal(t, "no", out.Summary)
 				require.Equal(t, []string{"it does not build", "it holds ***"}, out.SendsBack)
-			},
-		},
-		{
-			name:  "reasons without end are refused",
-			shell: `printf '{"sends_back":{"reasons":["%013000d"]},"usage":{"input_tokens":4}}' 1 > $MAESTRO_RESULT`,
-			model: []providertest.Reply{calls(6, cost.Usage{InputTokens: 4}, "finish",
-				map[string]any{"sends_back": []string{strings.Repeat("1", 13_000)}})},
-			holds: func(t *testing.T, _ *bench, out session.Outcome, err error) {
-				f := failure(t, err)
-				require.Equal(t, failures.InvalidOutput, f.Category)
-				require.Contains(t, f.Message, "the reasons have 13000 bytes together; at most 12288")
-				require.Empty(t, out.SendsBack)
-				require.Equal(t, int64(4), out.Usage.InputTokens, "refused, but paid")
 			},
 		},
 	}

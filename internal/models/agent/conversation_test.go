@@ -47,25 +47,21 @@ func TestConversationGoesOn(t *testing.T) {
 			dir := job.WorkDir
 			require.False(t, continuable(s, "x", dir))
 			job.Continues = true // with nothing to continue
-			_, err := s.Run(t.Context(), job)
-			require.NoError(t, err)
+			b.done(s, job)
 			require.True(t, continuable(s, "x", dir))
 			require.False(t, continuable(s, "y", dir))
 			info, err := os.Stat(filepath.Join(b.dir, preset.ConversationFile))
 			require.NoError(t, err)
 			require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
 
-			_, err = s.Run(t.Context(), job)
-			require.NoError(t, err)
+			b.done(s, job)
 			job.Brief.Feedback = &session.Feedback{
 				Category: failures.TestFailure, Message: "check go-test failed", Output: "--- FAIL",
 				Kept: true,
 			}
-			_, err = s.Run(t.Context(), job)
-			require.NoError(t, err)
+			b.done(s, job)
 			job.Continues = false
-			_, err = s.Run(t.Context(), job)
-			require.NoError(t, err)
+			b.done(s, job)
 
 			args, prompts := b.noted("args"), b.noted("prompts")
 			for i, goesOn := range []bool{false, true, true, false} {
@@ -103,8 +99,7 @@ func TestUnknownConversationBeginsAnew(t *testing.T) {
 			job.Continues = true
 			job.Brief.Requirement = "Build it."
 			require.NoError(t, preset.WriteConversation(job.Home, session.Conversation{Preset: program, ID: "c0"}))
-			_, err := s.Run(t.Context(), job)
-			require.NoError(t, err)
+			b.done(s, job)
 			prompts := b.noted("prompts")
 			require.Len(t, prompts, 2)
 			require.NotContains(t, prompts[0], "Build it.")
@@ -144,8 +139,7 @@ func TestCodexBooksWhatIsNew(t *testing.T) {
 		`true;; esac`)
 	job := b.job()
 	for range 3 {
-		_, err := s.Run(t.Context(), job)
-		require.NoError(t, err)
+		b.done(s, job)
 		job.Continues = true
 	}
 	require.Equal(t, []cost.Usage{
@@ -197,7 +191,6 @@ func TestAnotherAgentsWorkEndsTheConversation(t *testing.T) {
 	job := b.job()
 	job.Continues = true
 	require.NoError(t, preset.WriteConversation(job.Home, session.Conversation{Preset: preset.Claude, ID: "c0"}))
-	_, err := b.shell("true").Run(t.Context(), job)
-	require.NoError(t, err)
+	b.done(b.shell("true"), job)
 	require.NoFileExists(t, filepath.Join(b.dir, preset.ConversationFile))
 }

@@ -52,8 +52,7 @@ func TestWhatAnAgentReachesWithoutARoom(t *testing.T) {
 	abstract, err := net.Listen("unix", "@maestro-floor-"+strconv.Itoa(os.Getpid()))
 	require.NoError(t, err)
 	defer abstract.Close()
-	self, err := os.Executable()
-	require.NoError(t, err)
+	self := executable(t)
 	script := strings.NewReplacer("STORE", store, "WHOME", home, "HOST", host, "SHARED", shared, "VICTIM",
 		strconv.Itoa(victim.Process.Pid),
 		"WORKER", strconv.Itoa(os.Getpid()), "DIAL", self+" "+dialArgument+" unix:"+abstract.Addr().String()).Replace(`#!/bin/sh
@@ -107,8 +106,7 @@ echo '{"summary": "looked around"}' > $MAESTRO_RESULT`)
 			Caches: []string{"one"},
 		}},
 	}, store, filepath.Join(shared, "store"))
-	out, err := b.run(s)
-	require.NoError(t, err, string(out.Log))
+	out := b.done(s, b.job())
 	require.Equal(t, "looked around", out.Summary)
 	said := answersIn(out.Log)
 	for what, want := range map[string]string{
@@ -131,9 +129,7 @@ echo '{"summary": "looked around"}' > $MAESTRO_RESULT`)
 		filepath.Join(host, "file"):                  "content of file", filepath.Join(home, "tools/tool"): "content of tools/tool",
 		filepath.Join(shared, "file"): "x\n",
 	} {
-		data, err := os.ReadFile(path)
-		require.NoError(t, err)
-		require.Equal(t, want, string(data), path)
+		require.Equal(t, want, read(t, path), path)
 	}
 	require.NoFileExists(t, filepath.Join(host, "out"))
 	require.NoFileExists(t, b.path("disk"))
@@ -161,8 +157,7 @@ X`,
 			b := newBench(t)
 			b.vars["HOME"] = os.Getenv("HOME")
 			s := b.set(Config{Agents: map[string]Definition{"x": {Kind: KindCommand, Argv: []string{"bash", "-ec", script}}}})
-			out, err := b.run(s)
-			require.NoError(t, err, string(out.Log))
+			b.done(s, b.job())
 		})
 	}
 }
@@ -191,7 +186,5 @@ func TestAKernelWithoutUserNamespaces(t *testing.T) {
 	require.NoError(t, cmd.Wait())
 	require.Contains(t, out.String(), "Permission denied")
 	require.NoFileExists(t, outside)
-	place, err := os.ReadFile(b.path("place"))
-	require.NoError(t, err)
-	require.Equal(t, filepath.Join(b.dir, "tree")+"\n", string(place))
+	require.Equal(t, filepath.Join(b.dir, "tree")+"\n", read(t, b.path("place")))
 }

@@ -16,29 +16,19 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/core/cost"
 	"github.com/maestro-hive/maestro/internal/core/failures"
-	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/core/textfmt"
 	"github.com/maestro-hive/maestro/internal/models/wire"
-	"github.com/maestro-hive/maestro/internal/testkit/callstest"
 	"github.com/maestro-hive/maestro/internal/testkit/providertest"
 )
 
-// askArgument makes the test binary an agent that sends prompts, its arguments up to a flag, to the
-// provider of its environment. It prints its environment and the answers, and a prompt that is JSON.
-// The prompt "stay" has it stay, whatever the provider answers,
+// askArgument makes the test binary an agent that sends prompts, its arguments, to the
+// provider of its environment. It prints its environment and the answers. The prompt "stay" has it stay, whatever the provider answers,
 // "claim" report that it has used ten tokens and five, and "tell" say its token.
 const askArgument = "__test-ask"
 
 func ask(prompts []string) (failed error) {
 	fmt.Println(strings.Join(os.Environ(), "\n"))
 	for _, prompt := range prompts {
-		switch prompt[0] {
-		case '-':
-			return failed
-		case '{':
-			fmt.Println(prompt)
-			continue
-		}
 		switch prompt {
 		case "stay":
 			time.Sleep(time.Hour)
@@ -75,8 +65,7 @@ const realKey = "sk-of-the-provider-0123456789"
 // asker has agent x ask a provider of each format by the gateway.
 func (b *bench) asker(script providertest.Script, network Network, prompts ...string) (*Set, *providertest.Server) {
 	server := providertest.New(b.t, script)
-	program, err := os.Executable()
-	require.NoError(b.t, err)
+	program := executable(b.t)
 	keys := filepath.Join(b.dir, "keys")
 	require.NoError(b.t, os.Mkdir(keys, 0o755))
 	require.NoError(b.t, os.WriteFile(filepath.Join(keys, "key"), []byte(realKey+"\n"), 0o644))
@@ -112,8 +101,8 @@ func TestAnAgentWithAGatewayHoldsNoKey(t *testing.T) {
 			b := newBench(t)
 			b.isolation = c.isolation
 			b.vars["MODEL"] = realKey
-			s, server := b.asker(func(providertest.Request) providertest.Reply { return providertest.Say("yes") }, c.network, "one",
-				"openai two", "tell")
+			hostile := providertest.Say("I \x1b[2Jlook\u202e.")
+			s, server := b.asker(func(providertest.Request) providertest.Reply { return hostile }, c.network, "one", "openai two", "tell")
 			job, calls := b.job(), b.calls
 			calls.Left = 1_000_000
 			out, err := s.Run(t.Context(), job)
@@ -124,6 +113,9 @@ func TestAnAgentWithAGatewayHoldsNoKey(t *testing.T) {
 			require.Equal(t, "Bearer "+realKey, server.Requests()[1].Header.Get("Authorization"))
 			require.NotContains(t, log, realKey)
 			require.Contains(t, log, "PLAIN=seen")
+			require.Regexp(t, `(?m)^-- call 1 at [0-9:]{8} to claude: m$`, log, "between the lines that the program prints")
+			require.Contains(t, log, "\nI look.\n")
+			require.NotContains(t, log, "\x1b")
 			require.Contains(t, log, "ANTHROPIC_API_KEY=***", "the token is masked")
 			require.Equal(t, "the token is ***", out.Summary)
 			counted, broken := server.Total()
@@ -153,46 +145,6 @@ func TestAStalledProviderIsNoTimeoutOfItsAgent(t *testing.T) {
 	}
 }
 
-// TestTheLogOfAnAgentHasItsCalls reads the log of an agent at work, which is killed then.
-func TestTheLogOfAnAgentHasItsCalls(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	hostile := "I \x1b[2Jlook\u202e."
-	s, _ := b.asker(func(r providertest.Request) providertest.Reply {
-		if r.N == 2 {
-			return providertest.Reply{Text: strings.Repeat("half an answer ", 200), Fault: providertest.Fault{Stall: time.Hour}}
-		}
-		return providertest.Reply{
-			Text:  hostile,
-			Calls: []providertest.Call{{Name: "run\x1b[31m", Arguments: `{"command":"ls\u001b[2J"}`}},
-		}
-	}, nil, "one with "+realKey, "two")
-	job, calls := b.job(), callstest.New(1_000_000)
-	job.Calls, job.LiveLog = calls, filepath.Join(t.TempDir(), "live.log")
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	go func() {
-		defer cancel()
-		for ctx.Err() == nil {
-			reported := 0
-			calls.Locked(func() { reported = len(calls.Live) })
-			if live, _ := os.ReadFile(job.LiveLog); reported > 1 && strings.Contains(string(live), "\n? user: two\n") {
-				return // the second answer has begun
-			}
-			time.Sleep(time.Millisecond)
-		}
-	}()
-	out, err := s.Run(ctx, job)
-	require.Error(t, err)
-	log := string(out.Log)
-	require.Regexp(t, `(?m)^-- call 1 at [0-9:]{8} to claude: m$`, log)
-	for _, item := range []string{"? user: one with ***\n", "I look.\n", "> run ls\n", "-- call 1: tool_use after "} {
-		require.Contains(t, log, "\n"+item, "between the lines that the program prints")
-	}
-	require.Regexp(t, `(?m)^-- call 2: broken off after `, log, "a call that the program does not live to see")
-	require.NotContains(t, log, "\x1b")
-	require.Equal(t, calls.Begun, calls.Ended)
-}
-
 // TestARoomDoesNotShowKeys looks for the file of a key below a directory that the room shows.
 func TestARoomDoesNotShowKeys(t *testing.T) {
 	t.Parallel()
@@ -204,12 +156,11 @@ func TestARoomDoesNotShowKeys(t *testing.T) {
 	d.Argv = []string{"/bin/sh", "-c", "ls " + b.dir + "; cat " + b.dir + "/keys/key; true"}
 	s.config.Agents["x"] = d
 	b.calls.Left = 0
-	out, err := s.Run(t.Context(), b.job())
-	require.NoError(t, err)
+	out := b.done(s, b.job())
 	require.Contains(t, string(out.Log), "keys\n")
 	require.Contains(t, string(out.Log), "No such file")
 
-	_, err = New(Config{
+	_, err := New(Config{
 		Version: 1, Dir: b.dir, Isolation: IsolationRequired, Mounts: []Mount{{Path: filepath.Join(b.dir, "keys")}},
 		Agents: s.config.Agents, Providers: s.config.Providers,
 	}, Options{Getenv: func(n string) string { return b.vars[n] }, Now: time.Now})
@@ -218,9 +169,8 @@ func TestARoomDoesNotShowKeys(t *testing.T) {
 	d.Gateway = nil
 	d.Argv = []string{"/bin/sh", "-c", "cat " + b.dir + "/keys/key; true"}
 	courier := Definition{Kind: KindDelivery, App: &App{ID: 1, KeyFile: "keys/key"}}
-	out, err = b.run(b.set(Config{Mounts: []Mount{{Path: b.dir}}, Agents: map[string]Definition{"x": d, "app": courier}}))
-	require.NoError(t, err)
-	require.Contains(t, string(out.Log), "No such file", "nor the key of one that delivers")
+	s = b.set(Config{Mounts: []Mount{{Path: b.dir}}, Agents: map[string]Definition{"x": d, "app": courier}})
+	require.Contains(t, string(b.done(s, b.job()).Log), "No such file", "nor the key of one that delivers")
 }
 
 // TestTheGatewayEndsAnAttempt has agents that do not mind what the provider answers.
@@ -272,8 +222,7 @@ func TestAProgramThatCountsOtherwise(t *testing.T) {
 		differing := 0
 		s.o.UsageDiffers = func(string) { differing++ }
 		b.calls.Left = 1_000_000
-		out, err := s.Run(t.Context(), b.job())
-		require.NoError(t, err)
+		out := b.done(s, b.job())
 		require.Equal(t, said, differing)
 		require.Equal(t, used.Tokens(), out.Usage.Tokens())
 	}
@@ -298,77 +247,16 @@ func TestATokenEndsWithItsAttempt(t *testing.T) {
 	require.Equal(t, calls.Begun, calls.Ended)
 }
 
-// TestGatewaysThatCannotBe lists what is refused of a worker file, or of its environment.
-func TestGatewaysThatCannotBe(t *testing.T) {
+// TestAVariableWithAKeyIsRefused whatever its name is. What a worker file alone tells is refused by its loader.
+func TestAVariableWithAKeyIsRefused(t *testing.T) {
 	t.Parallel()
-	providers := map[string]Provider{
-		"claude": {Format: wire.Anthropic, KeyEnv: "CLAUDE_KEY"}, "other": {Format: wire.Anthropic, KeyEnv: "OTHER_KEY"},
-		"gpt": {Format: wire.OpenAI, KeyEnv: "GPT_KEY"}, "google": {Format: wire.Gemini, KeyEnv: "GOOGLE_KEY"},
-	}
-	for message, d := range map[string]Definition{
-		"agents.x.gateway[0] \"claud\" is not among the providers; did you mean \"claude\"?": {Gateway: []string{"claud"}},
-		"agents.x.gateway[1] has format anthropic, as claude has": {Gateway: []string{
-			"claude",
-			"other",
-		}},
-		"agents.x.web_tools has an effect only with a gateway and a network that is not host": {
-			Gateway:  []string{"claude"},
-			WebTools: true,
-		},
-		"agents.x.gateway has no provider of format openai, which preset codex needs": {
-			Gateway: []string{"claude"},
-			Preset:  "codex",
-		},
-		"agents.x.env[0] is GPT_KEY, which leads past the gateway or holds a key": {
-			Gateway: []string{"claude"},
-			Env:     []string{"GPT_KEY"},
-		},
-		"agents.x.env[0] is ANTHROPIC_AUTH_TOKEN, which leads past the gateway or holds a key": {
-			Gateway: []string{"claude"},
-			Env:     []string{"ANTHROPIC_AUTH_TOKEN"},
-		},
-		"agents.x.env[0] is GOOGLE_GEMINI_BASE_URL, which leads past the gateway or holds a key": {
-			Gateway: []string{"google"},
-			Env:     []string{"GOOGLE_GEMINI_BASE_URL"},
-		},
-		"agent x: variable COPY, which env names, has the key of provider claude; leave it out": {
-			Gateway: []string{"gpt"},
-			Env:     []string{"COPY"},
-		},
-		"agents.x.reserve is set, but the gateway sets aside what each call may cost": {
-			Gateway: []string{"claude"},
-			Reserve: spec.Cap{Tokens: 5},
-		},
-		"agents.x.prices is set, but the gateway books each call at the prices of its provider": {
-			Gateway: []string{"claude"},
-			Prices:  &cost.Prices{},
-		},
-		"agents.x.breaker is set, but the agent has the breaker of its provider": {
-			Gateway: []string{"claude"},
-			Breaker: spec.Breaker{Threshold: 2},
-		},
-		"agents.x.provider has format gemini, which kind model does not speak; use preset gemini": {
-			Kind: KindModel, Provider: "google",
-			Model: "m",
-		},
-	} {
-		if d.Kind == "" {
-			d.Kind, d.Argv = KindCommand, []string{"true"}
-		}
-		vars := map[string]string{"CLAUDE_KEY": realKey, "COPY": "user:" + realKey}
-		_, err := New(Config{Version: 1, Isolation: IsolationNone, Agents: map[string]Definition{"x": d}, Providers: providers},
-			Options{Getenv: func(n string) string { return vars[n] }, Now: time.Now})
-		require.ErrorContains(t, err, message)
-	}
-	c := Config{
-		Agents:    map[string]Definition{"x": {Kind: KindCommand, Preset: "claude", Gateway: []string{"claud"}}},
-		Providers: providers,
-	}
-	_, err := New(c, Options{Getenv: os.Getenv, Now: time.Now})
-	require.NotContains(t, err.Error(), "has no provider of format", "a name that is wrong is one mistake")
-	c = Config{
-		Agents:    map[string]Definition{"x": {Kind: KindCommand, Argv: []string{"a"}, Gateway: []string{"gpt"}}},
-		Providers: providers,
-	}
+	c := Config{Version: 1, Isolation: IsolationNone, Providers: map[string]Provider{
+		"claude": {Format: wire.Anthropic, KeyEnv: "CLAUDE_KEY"}, "gpt": {Format: wire.OpenAI, KeyEnv: "GPT_KEY"},
+	}, Agents: map[string]Definition{
+		"x": {Kind: KindCommand, Argv: []string{"true"}, Gateway: []string{"gpt"}, Env: []string{"COPY"}},
+	}}
 	require.Equal(t, "gpt", c.BreakerOf("x").Name)
+	vars := map[string]string{"CLAUDE_KEY": realKey, "COPY": "user:" + realKey}
+	_, err := New(c, Options{Getenv: func(n string) string { return vars[n] }, Now: time.Now})
+	require.ErrorContains(t, err, "agent x: variable COPY, which env names, has the key of provider claude; leave it out")
 }

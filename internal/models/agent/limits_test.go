@@ -171,8 +171,7 @@ func hogBench(t *testing.T, isolation string) (b *bench, set func(script string)
 	if isolation == IsolationRequired {
 		inRooms(t)
 	}
-	self, err := os.Executable()
-	require.NoError(t, err)
+	self := executable(t)
 	b = newBench(t)
 	return b, func(script string) *Set {
 		return b.set(Config{
@@ -217,8 +216,7 @@ func TestSharedPagesCountOnce(t *testing.T) {
 			b, set := hogBench(t, isolation)
 			s := set("HOG shared")
 			s.launcher.MaxMemory = hogged // the race detector takes some, too
-			out, err := b.run(s)
-			require.NoError(t, err, string(out.Log))
+			b.done(s, b.job())
 		})
 	}
 }
@@ -249,17 +247,14 @@ exec sh -c '(echo 0 > /proc/self/oom_score_adj) 2> /dev/null; sleep 2; [ "$(cat 
 func TestAgentsCannotEndTheirRoom(t *testing.T) {
 	t.Parallel()
 	b, set := hogBench(t, IsolationRequired)
-	out, err := set("HOG signals").Run(t.Context(), b.job())
-	require.NoError(t, err, string(out.Log))
-	require.Contains(t, string(out.Log), "alive")
+	require.Contains(t, string(b.done(set("HOG signals"), b.job()).Log), "alive")
 }
 
 // TestAgentsCannotDisableTheirShim has agents take the files and the processor time of what measures them.
 func TestAgentsCannotDisableTheirShim(t *testing.T) {
 	t.Parallel()
 	b, set := hogBench(t, IsolationRequired)
-	out, err := set("HOG meddle && echo refused").Run(t.Context(), b.job())
-	require.NoError(t, err, string(out.Log))
+	b.done(set("HOG meddle && echo refused"), b.job())
 }
 
 // TestAgentsCannotLimitTheirWorker has an agent without a room have the kernel kill its worker for the time that it has used.

@@ -1,7 +1,9 @@
 package agent
 
 import (
+	"flag"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 
@@ -12,84 +14,52 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/spec"
 )
 
-func TestPromptSaysAllOfTheBrief(t *testing.T) {
+var update = flag.Bool("update", false, "write the prompts into testdata")
+
+// TestPrompts has the whole text of a prompt in a file of its name.
+func TestPrompts(t *testing.T) {
 	t.Parallel()
-	job := session.Job{
-		WorkDir: session.WorkDir{Home: "/w/home"},
-		Brief: session.Brief{
-			Phase: "build", Persona: "dev", Role: "backend developer", Instructions: "Write Go.", Requirement: "A shop.",
-			Decisions: map[string]string{"db": "sqlite", "api": "REST"}, Inputs: []string{"docs/design.md", "go.mod"},
-			LeftOut: []string{"the last attempt: left out by ignore rules: node_modules/"},
-			Feedback: &session.Feedback{
-				Category: failures.TestFailure, Message: "check go-test failed", Output: "FAIL\n```\n# Not a heading of ours",
-				Advice: "Find the cause.",
-				Diff:   "+broken",
-			},
+	whole := session.Brief{
+		Phase: "build", Persona: "dev", Role: "backend developer", Instructions: "Write Go.", Requirement: "A shop.",
+		Decisions: map[string]string{"db": "sqlite", "api": "REST"}, Inputs: []string{"docs/design.md", "go.mod"},
+		LeftOut: []string{"the last attempt: left out by ignore rules: node_modules/"},
+		Feedback: &session.Feedback{
+			Category: failures.TestFailure, Message: "check go-test failed", Output: "FAIL\n```\n# Not a heading of ours",
+			Advice: "Find the cause.", Diff: "+broken",
 		},
-		Deliver: spec.Contract{Produces: []string{"cmd/*.go"}, Checks: []string{"go-test"}},
 	}
-	text := prompt(job, place{inside: job.WorkDir}, false)
-	for _, want := range []string{
-		`You are "dev"`, "in the role of a backend developer", `the phase "build"`, "# Instructions\n\nWrite Go.\n",
-		"# Requirement\n\nA shop.\n",
-		"- api: REST\n- db: sqlite\n", "- docs/design.md\n- go.mod\n",
-		"\n- the last attempt: left out by ignore rules: node_modules/\n", "check go-test failed (test_failure)", "Find the cause.",
-		"````\nFAIL\n```\n# Not a heading of ours\n````\n", "are undone now:\n\n```\n+broken\n```\n",
-		"named cmd/*.go", `the check "go-test"`, "/w/result/result.json", "$MAESTRO_RESULT",
+	with := func(f session.Feedback) session.Brief {
+		return session.Brief{Persona: "dev", Phase: "build", Requirement: "A shop.", Feedback: &f}
+	}
+	sendsBack := with(session.Feedback{Note: "mind the tests"})
+	sendsBack.MaySendBack = &session.MaySendBack{To: "design", Left: 1}
+	for name, c := range map[string]struct {
+		brief  session.Brief
+		goesOn bool
+	}{
+		"whole": {whole, false},
+		"empty": {session.Brief{Persona: "dev", Phase: "build", Requirement: "A shop."}, false},
+		"notes": {sendsBack, true},
+		"sent_back": {with(session.Feedback{
+			Category: failures.Rejected, Message: "test/tester sent the work back (1 of 2)", Output: "- it does not build\n",
+			Advice: "Go on.", Kept: true, Diff: "+a",
+		}), true},
+		"failed_again": {with(session.Feedback{
+			Category: failures.Syntax, Message: "no", SentBack: "ada rejected the work:\n- too slow\n", Note: "hurry",
+		}), true},
 	} {
-		require.Contains(t, text, want)
+		job := session.Job{
+			WorkDir: session.WorkDir{Home: "/w/home"}, Brief: c.brief,
+			Deliver: spec.Contract{Produces: []string{"cmd/*.go"}, Checks: []string{"go-test"}},
+		}
+		text, file := prompt(job, place{inside: job.WorkDir}, c.goesOn), "testdata/prompts/"+name+".txt"
+		if *update {
+			require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+		}
+		want, err := os.ReadFile(file)
+		require.NoError(t, err)
+		require.Equal(t, string(want), text)
 	}
-	job.Brief.Feedback.Kept = true
-	require.Contains(t, prompt(job, place{inside: job.WorkDir}, false), "which are still there")
-
-	text = prompt(session.Job{WorkDir: session.WorkDir{Home: "/w/home"}, Brief: session.Brief{
-		Persona: "dev", Phase: "build",
-		Requirement: "A shop.",
-	}}, place{inside: session.WorkDir{Home: "/w/home"}}, false)
-	require.Contains(t, text, "The working directory is empty.")
-	for _, no := range []string{"# Instructions", "# Decisions", "# What went wrong", "# Required outputs", "# Left out", "role"} {
-		require.NotContains(t, text, no)
-	}
-}
-
-func TestPromptTellsWhatOthersSay(t *testing.T) {
-	t.Parallel()
-	job := session.Job{WorkDir: session.WorkDir{Home: "/w/home"}, Brief: session.Brief{
-		Persona: "dev", Phase: "build",
-		Requirement: "A shop.",
-	}}
-	require.NotContains(t, prompt(job, place{inside: job.WorkDir}, false), "sends_back")
-	require.Contains(t, prompt(job, place{inside: job.WorkDir}, false), "The object has no other fields.")
-	job.Brief.MaySendBack = &session.MaySendBack{To: "design", Left: 1}
-	require.Contains(t, prompt(job, place{inside: job.WorkDir}, false), `{"sends_back": {"reasons": [`)
-	require.Contains(t, prompt(job, place{inside: job.WorkDir}, false), `the phase "design"`)
-	require.Contains(t, prompt(job, place{inside: job.WorkDir}, false), "This is possible once more")
-
-	job.Brief.Feedback = &session.Feedback{Note: "mind the tests"}
-	text := prompt(job, place{inside: job.WorkDir}, false)
-	require.Contains(t, text, "A person who reviewed it wrote: mind the tests\n")
-	require.NotContains(t, text, "# What went wrong")
-	require.Contains(t, prompt(job, place{inside: job.WorkDir}, true), "You were interrupted during", "nothing has failed")
-
-	job.Brief.Feedback = &session.Feedback{
-		Category: failures.Rejected, Message: "test/tester sent the work back (1 of 2)", Output: "- it does not build\n",
-		Advice: "Go on.", Kept: true, Diff: "+a",
-	}
-	text = prompt(job, place{inside: job.WorkDir}, true)
-	for _, want := range []string{
-		"Work was sent back, for the reasons", "# The work was sent back\n\ntest/tester sent the work back (1 of 2) (rejected)",
-		"The reasons:\n\n```\n- it does not build\n```", "which are still there:\n\n```\n+a",
-	} {
-		require.Contains(t, text, want)
-	}
-	job.Brief.Feedback = &session.Feedback{
-		Category: failures.Syntax, Message: "no",
-		SentBack: "ada rejected the work:\n- too slow\n", Note: "hurry",
-	}
-	text = prompt(job, place{inside: job.WorkDir}, true)
-	require.Contains(t, text, "no (syntax)")
-	require.Contains(t, text, "# Why the work was sent back before that\n\nada rejected the work:\n- too slow\n")
-	require.Contains(t, text, "A person who reviewed it wrote: hurry")
 }
 
 func TestPromptListsSomeOfManyFiles(t *testing.T) {

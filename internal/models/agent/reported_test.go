@@ -179,6 +179,7 @@ func TestReportsWhileItWorks(t *testing.T) {
 			}
 			_, err := b.standIn(program, script+"exec sleep 100").Run(t.Context(), b.job())
 			require.Equal(t, failures.TokenBudget, failure(t, err).Category)
+			require.Contains(t, failure(t, err).Message, "was stopped: the budget of the team is spent")
 			require.Equal(t, times(answerCost, 3), counted(b.calls.Ends[0].Used))
 			require.Equal(t, cost.Usage{InputTokens: 130, CacheReadTokens: 40, OutputTokens: 30}, counted(b.calls.Ends[0].Estimate))
 		})

@@ -84,8 +84,7 @@ echo work > done`
 	if s.launcher.User != nil {
 		require.NoError(t, os.Lchown(given, int(s.launcher.User.UID), int(s.launcher.User.GID)))
 	}
-	out, err := b.run(s)
-	require.NoError(t, err, string(out.Log))
+	out := b.done(s, b.job())
 	require.Equal(t, "looked around", out.Summary)
 	said := answersIn(out.Log)
 	for what, want := range map[string]string{
@@ -124,8 +123,7 @@ echo work > done`
 func TestWhatRoomsShareOfTheKernel(t *testing.T) {
 	t.Parallel()
 	inRooms(t)
-	self, err := os.Executable()
-	require.NoError(t, err)
+	self := executable(t)
 	b := newBench(t)
 	s := b.set(Config{
 		Isolation: IsolationRequired, Mounts: []Mount{{Path: filepath.Dir(self)}},
@@ -136,8 +134,7 @@ echo "namespaces: $(unshare -Ur cat /proc/sys/user/max_user_namespaces 2>&1)"
 echo 100000 > /proc/sys/user/max_inotify_instances
 echo "shm: $(df -k /dev/shm | tail -1 | tr -s ' ' | cut -d' ' -f2)"`}}},
 	})
-	out, err := b.run(s)
-	require.NoError(t, err, string(out.Log))
+	out := b.done(s, b.job())
 	for _, want := range []string{
 		"keys: function not implemented / function not implemented",
 		"copies of mounts: function not implemented", "mounts: 32", "inotify: 32", "max_inotify_instances: Permission denied",
@@ -174,8 +171,7 @@ func TestTheNetworkOfARoom(t *testing.T) {
 			_ = c.Close()
 		}
 	}()
-	self, err := os.Executable()
-	require.NoError(t, err)
+	self := executable(t)
 	for _, c := range []struct {
 		network Network
 		address string
@@ -250,8 +246,7 @@ done 2>&1; true`, host}}},
 	if s.launcher.User != nil {
 		require.NoError(t, s.launcher.User.Chown(given))
 	}
-	out, err := b.run(s)
-	require.NoError(t, err, string(out.Log))
+	out := b.done(s, b.job())
 	require.NotContains(t, string(out.Log), "content of blob")
 	require.FileExists(t, filepath.Join(store, "blob"), "nobody has moved it")
 	for _, name := range []string{"given", "link"} {

@@ -25,13 +25,9 @@ func TestSettingsAreWrittenWhateverIsInTheirPlace(t *testing.T) {
 		home := t.TempDir()
 		require.NoError(t, leave(filepath.Join(home, filepath.Dir(name))))
 		require.NoError(t, writeSettings(home, program), what)
-		data, err := os.ReadFile(filepath.Join(home, name))
-		require.NoError(t, err, what)
-		require.Equal(t, text, string(data), what)
+		require.Equal(t, text, read(t, filepath.Join(home, name)), what)
 		require.NoError(t, os.WriteFile(filepath.Join(home, name), []byte("the agent's"), 0o600))
 		require.NoError(t, writeSettings(home, program))
-		data, err = os.ReadFile(filepath.Join(home, name))
-		require.NoError(t, err)
-		require.Equal(t, "the agent's", string(data), "its own stay")
+		require.Equal(t, "the agent's", read(t, filepath.Join(home, name)), "its own stay")
 	}
 }

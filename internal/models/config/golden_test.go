@@ -1,6 +1,7 @@
 package config
 
 import (
+	"encoding/json"
 	"flag"
 	"os"
 	"path/filepath"
@@ -12,6 +13,17 @@ import (
 
 var update = flag.Bool("update", false, "write what the loaders say about testdata into the .txt files beside it")
 
+// compare compares a text with that of a file.
+func compare(t *testing.T, file, got string) {
+	t.Helper()
+	if *update {
+		require.NoError(t, os.WriteFile(file, []byte(got), 0o600))
+	}
+	want, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.Equal(t, string(want), got)
+}
+
 // golden compares what a loader says about a file with the text beside it.
 func golden(t *testing.T, dir string, load func(path string) error) {
 	t.Helper()
@@ -22,17 +34,9 @@ func golden(t *testing.T, dir string, load func(path string) error) {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".yaml"), func(t *testing.T) {
 			t.Parallel()
 			err := load(file)
-			require.Error(t, err)
 			var problems *Problems
 			require.ErrorAs(t, err, &problems)
-			got := err.Error() + "\n"
-			want := strings.TrimSuffix(file, ".yaml") + ".txt"
-			if *update {
-				require.NoError(t, os.WriteFile(want, []byte(got), 0o600))
-			}
-			expected, err := os.ReadFile(want)
-			require.NoError(t, err)
-			require.Equal(t, string(expected), got)
+			compare(t, strings.TrimSuffix(file, ".yaml")+".txt", err.Error()+"\n")
 		})
 	}
 }
@@ -43,4 +47,30 @@ func TestBadTeams(t *testing.T) {
 		_, err := LoadTeam(path)
 		return err
 	})
+}
+
+// TestGoodFiles has the document of what is read from each beside it, with defaults, with instructions from other files, and with
+// further fields as the data that JSON's reader would make of them.
+func TestGoodFiles(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("testdata/good/*.yaml")
+	require.NoError(t, err)
+	require.Len(t, files, 8)
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		var read any
+		if strings.Contains(string(text), "\nagents:") {
+			worker, err := LoadWorker(file)
+			require.NoError(t, err)
+			require.True(t, filepath.IsAbs(worker.Dir))
+			worker.Dir, read = "", worker
+		} else {
+			read, err = LoadTeam(file)
+			require.NoError(t, err)
+		}
+		document, err := json.MarshalIndent(read, "", "  ")
+		require.NoError(t, err)
+		compare(t, strings.TrimSuffix(file, ".yaml")+".json", string(document)+"\n")
+	}
 }

@@ -1,19 +1,15 @@
 package config
 
 import (
-	"bytes"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/maestro-hive/maestro/internal/core/failures"
 	"github.com/maestro-hive/maestro/internal/core/spec"
-	"github.com/maestro-hive/maestro/internal/core/textfmt"
 )
 
 // The text of a team that a page shows is read as the same team.
@@ -33,70 +29,6 @@ func TestATeamIsWrittenAsItIsRead(t *testing.T) {
 		require.Regexp(t, `(?m)^- name: `, text, "in block style")
 		require.NotContains(t, text, spec.DeliveryPersona+":", "no file has the persona that delivers")
 	}
-}
-
-func TestTeamFileSaysWhatItSays(t *testing.T) {
-	t.Parallel()
-	got, err := LoadTeam(filepath.Join("testdata", "good", "full.yaml"))
-	require.NoError(t, err)
-	require.Equal(t, "web-service", got.Name)
-	analyst := got.Personas["analyst"]
-	require.Equal(t, "Write: what is asked for.", analyst.Instructions)
-	require.Equal(t, 30*time.Minute, analyst.Timeout.Std())
-	require.Equal(t, spec.Cap{Tokens: 100_000, USD: 500_000_000}, analyst.Budget)
-	require.Equal(t, "Decide on the structure.\n", got.Personas["architect"].Instructions, "files are inlined")
-	require.Empty(t, got.Personas["architect"].InstructionsFile)
-	require.Equal(t, "Write the server.\n  Keep it small.\n", got.Personas["backend"].Instructions)
-
-	frontend := got.Personas["frontend"]
-	require.Equal(t, "Frontend developer", frontend.Role, "what is given wins over what is merged")
-	require.Equal(t, got.Personas["backend"].Instructions, frontend.Instructions)
-	require.Equal(t, 60, frontend.MaxTurns)
-
-	needs := map[string][]string{}
-	for _, p := range got.Phases {
-		needs[p.Name] = p.Needs
-	}
-	require.Equal(t, map[string][]string{
-		"requirements": {}, "survey": {}, "design": {"requirements", "survey"},
-		"implementation": {"design"}, "testing": {"implementation"}, "pull-request": {"testing"},
-	}, needs, "empty needs are a root, absent ones the phase before")
-	require.Equal(t, spec.OrderSequence, got.Phases[3].Order)
-	require.Equal(t, "tester", got.Phases[4].Integrator)
-	require.Equal(t, &spec.SendsBack{To: "implementation", Times: 2}, got.Phases[4].SendsBack)
-	require.Equal(t, &spec.Deliver{
-		To: "github", Repository: "acme/shop", Base: "release/2.1", Fix: "implementation", Times: 5, Merge: spec.MergeAsk,
-		Method: spec.MethodSquash, Labels: []string{"agents"}, Reviewers: []string{"ana", "acme/leads"},
-	}, got.Phases[5].Deliver)
-	require.Equal(t, int64(500_000), got.Budget.Tokens)
-	require.Equal(t, []float64{0.5, 0.8}, got.Budget.WarnAt)
-	require.Equal(t, spec.Approval{By: []string{"leads", "/org/security"}, Count: 2}, got.Phases[3].Approve)
-	require.Equal(t, spec.Approval{Count: 1}, got.Phases[4].Approve)
-	require.Equal(t, spec.Help{
-		Mode: spec.HelpAsk, GiveUpAfter: textfmt.Duration(48 * time.Hour),
-		Jira: &spec.HelpJira{
-			Project: "MD", Type: "Incident", Labels: []string{"agents", "web-service"}, Components: []string{"Back end"},
-			Priorities: map[failures.Category]string{failures.Auth: "Highest", failures.TestFailure: "Low"},
-			Fields: map[string]any{
-				"customfield_10010": map[string]any{"value": "Berlin", "child": map[string]any{"value": "Mitte"}},
-				"customfield_10011": []any{1.0, 2.5, true, "2026-11-21"},
-			},
-		},
-	}, got.Help, "further fields are the plain data that JSON's reader would make of them")
-}
-
-func TestFieldsOfOthersAndNumbersWithExponents(t *testing.T) {
-	t.Parallel()
-	got, err := LoadTeam(filepath.Join("testdata", "good", "extension.yaml"))
-	require.NoError(t, err)
-	require.Equal(t, "Developer", got.Personas["backend"].Role)
-	require.Equal(t, spec.Cap{Tokens: 1_000_000, USD: 25_000_000_000}, got.Budget.Cap())
-
-	text, err := os.ReadFile(filepath.Join("testdata", "good", "extension.yaml"))
-	require.NoError(t, err)
-	got, err = ParseTeam("team.yaml", bytes.Replace(text, []byte("1.0e6"), []byte("2e6"), 1))
-	require.NoError(t, err)
-	require.Equal(t, int64(2_000_000), got.Budget.Tokens)
 }
 
 func TestLineEndingsAndByteOrderMarksDoNotMatter(t *testing.T) {

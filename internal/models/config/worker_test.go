@@ -1,14 +1,9 @@
 package config
 
 import (
-	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/maestro-hive/maestro/internal/core/textfmt"
-	"github.com/maestro-hive/maestro/internal/models/agent"
 )
 
 func TestBadWorkers(t *testing.T) {
@@ -17,37 +12,6 @@ func TestBadWorkers(t *testing.T) {
 		_, err := LoadWorker(path)
 		return err
 	})
-}
-
-func TestWorkerFileIsLoadedWithDefaults(t *testing.T) {
-	t.Parallel()
-	file := filepath.Join("..", "..", "..", "examples", "shortener", "agents.yaml")
-	cfg, err := LoadWorker(file)
-	require.NoError(t, err)
-	require.Equal(t, agent.KindCommand, cfg.Agents["demo-coder"].Kind)
-	require.Equal(t, agent.DefaultCommandConcurrency, cfg.Agents["demo-coder"].Concurrency)
-	require.Equal(t, agent.DefaultLostWorkers, cfg.Limits.LostWorkers)
-	require.True(t, filepath.IsAbs(cfg.Dir))
-}
-
-func TestWorkerFileSaysWhatItSays(t *testing.T) {
-	t.Parallel()
-	cfg, err := LoadWorker(filepath.Join("testdata", "good", "agents.yaml"))
-	require.NoError(t, err)
-	require.Equal(t, []string{"./writer.sh", "--fast", "-n", "5"}, cfg.Agents["writer"].Argv,
-		"arguments are taken as they are written")
-	require.Equal(t, agent.DefaultTimeout, cfg.Agents["demo"].Timeout)
-	require.Equal(t, "GOCACHE", cfg.Caches["go-build"].Env)
-	require.Equal(t, "100MB", cfg.Limits.FileBytes.String())
-	require.Equal(t, &agent.Jira{
-		URL: "https://example.atlassian.net", Deployment: agent.JiraCloud, EmailEnv: "JIRA_EMAIL", TokenEnv: "JIRA_TOKEN",
-		IndexDelay: textfmt.Duration(5 * time.Minute), Timeout: agent.DefaultJiraTimeout,
-	}, cfg.Jira)
-	require.Equal(t, &agent.Webhook{
-		URLEnv: "MAESTRO_WEBHOOK_URL", SecretEnv: "MAESTRO_WEBHOOK_SECRET",
-		Timeout: agent.DefaultWebhookTimeout,
-	}, cfg.Webhook)
-	require.Equal(t, "http://localhost:8233", cfg.WebUI)
 }
 
 // FuzzWorker: no text brings the loader down, and every configuration that is

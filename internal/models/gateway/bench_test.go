@@ -127,19 +127,6 @@ var formats = map[string]format{
 	},
 }
 
-// TestEveryFormatIsAsked by the tests of the gateway.
-func TestEveryFormatIsAsked(t *testing.T) {
-	t.Parallel()
-	for _, f := range wire.Formats() {
-		asked := false
-		for _, row := range formats {
-			to, _ := wire.API(row.provider).Route(http.MethodPost, row.path)
-			asked = asked || to.Format == f
-		}
-		require.True(t, asked, "no row of formats has format %s", f)
-	}
-}
-
 // ask makes a call as a program does, and returns the answer as far as it came.
 func (b *bench) ask(ctx context.Context, t testing.TB, f format, stream bool, text string) (*http.Response, string, error) {
 	t.Helper()
@@ -150,6 +137,14 @@ func (b *bench) ask(ctx context.Context, t testing.TB, f format, stream bool, te
 		path = f.streamPath
 	}
 	return post(ctx, t, base+path, b.access.Token, fmt.Sprintf(f.body, stream, text))
+}
+
+// asked is an answer that comes whole.
+func (b *bench) asked(t testing.TB, f format, stream bool, text string) (*http.Response, string) {
+	t.Helper()
+	response, answer, err := b.ask(t.Context(), t, f, stream, text)
+	require.NoError(t, err)
+	return response, answer
 }
 
 func post(ctx context.Context, t testing.TB, url, token, body string) (*http.Response, string, error) {
@@ -165,4 +160,12 @@ func post(ctx context.Context, t testing.TB, url, token, body string) (*http.Res
 	defer response.Body.Close()
 	data, err := io.ReadAll(response.Body)
 	return response, string(data), err
+}
+
+// posted is the answer to a request that is answered whole.
+func posted(t testing.TB, url, token, body string) (*http.Response, string) {
+	t.Helper()
+	response, answer, err := post(t.Context(), t, url, token, body)
+	require.NoError(t, err)
+	return response, answer
 }

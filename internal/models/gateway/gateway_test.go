@@ -106,8 +106,7 @@ func TestFaultsBeforeTheFirstByteAreWaitedOut(t *testing.T) {
 					}
 					return providertest.Say("at last")
 				}, -1, nil)
-				response, text, err := b.ask(t.Context(), t, f, true, "hello")
-				require.NoError(t, err)
+				response, text := b.asked(t, f, true, "hello")
 				require.Equal(t, http.StatusOK, response.StatusCode, text)
 				require.Contains(t, text, "at last")
 				require.Greater(t, b.waits.Total(), 400*time.Millisecond, "waiting is no part of the attempt's time")
@@ -134,8 +133,7 @@ func TestAMissingKeyIsNotTheProvidersError(t *testing.T) {
 					all[i].KeyError = errors.New("variable KEY is not set")
 				}
 			})
-			response, text, err := b.ask(t.Context(), t, f, true, "hello")
-			require.NoError(t, err)
+			response, text := b.asked(t, f, true, "hello")
 			require.Equal(t, http.StatusUnauthorized, response.StatusCode, text)
 			require.Len(t, b.failures(), 1)
 			require.Equal(t, failures.Auth, b.failures()[0].Category)
@@ -158,16 +156,14 @@ func TestASpentBudgetIsTheProvidersError(t *testing.T) {
 			b := newBench(t, func(r providertest.Request) providertest.Reply {
 				return providertest.Reply{Text: "x", Usage: cost.Usage{InputTokens: 5, OutputTokens: r.MaxTokens}}
 			}, 400, nil)
-			response, _, err := b.ask(t.Context(), t, f, true, "one")
-			require.NoError(t, err)
+			response, _ := b.asked(t, f, true, "one")
 			require.Equal(t, http.StatusOK, response.StatusCode)
 			require.Positive(t, b.provider.Requests()[0].MaxTokens, "the answer is bounded by what is left")
 			settled, _, _ := b.account.Sum()
 			require.LessOrEqual(t, settled.Tokens(), int64(400))
 			require.Equal(t, kind != "chat", len(b.provider.Others()) == 1, "%v", b.provider.Others())
 			b.account.Locked(func() { b.account.Left = 0 })
-			response, text, err := b.ask(t.Context(), t, f, true, "two")
-			require.NoError(t, err)
+			response, text := b.asked(t, f, true, "two")
 			require.Contains(t, []int{400, 402, 429}, response.StatusCode)
 			require.Equal(t, "false", response.Header.Get("X-Should-Retry"))
 			require.Contains(t, text, "budget of the team is spent")
@@ -181,8 +177,7 @@ func TestASpentBudgetIsTheProvidersError(t *testing.T) {
 func TestACapHoldsInTheMiddleOfAnAnswer(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, say(strings.Repeat("far too long ", 20_000)), 5000, nil)
-	_, text, err := b.ask(t.Context(), t, formats["messages"], true, "hello")
-	require.NoError(t, err)
+	_, text := b.asked(t, formats["messages"], true, "hello")
 	require.Contains(t, text[len(text)-500:], "billing_error")
 	require.Less(t, len(text), 150_000)
 	require.Eventually(t, func() bool { return len(b.failures()) == 1 }, time.Minute, time.Millisecond)
@@ -200,16 +195,13 @@ func TestAnAnswerIsPaidOnce(t *testing.T) {
 			t.Run(fmt.Sprint(kind, stream), func(t *testing.T) {
 				t.Parallel()
 				b := newBench(t, say("the answer"), -1, nil)
-				_, first, err := b.ask(t.Context(), t, f, stream, "hello")
-				require.NoError(t, err)
-				response, again, err := b.ask(t.Context(), t, f, stream, "hello")
-				require.NoError(t, err)
+				_, first := b.asked(t, f, stream, "hello")
+				response, again := b.asked(t, f, stream, "hello")
 				require.Equal(t, "true", response.Header.Get(gateway.StoredHeader))
 				require.Equal(t, 1, b.provider.Count())
 				require.Contains(t, again, "the answer")
 				require.Equal(t, strings.TrimRight(first, "\n"), strings.TrimRight(again, "\n"))
-				_, _, err = b.ask(t.Context(), t, f, stream, "hello!")
-				require.NoError(t, err)
+				b.asked(t, f, stream, "hello!")
 				require.Equal(t, 2, b.provider.Count())
 			})
 		}
@@ -218,8 +210,7 @@ func TestAnAnswerIsPaidOnce(t *testing.T) {
 		t.Parallel()
 		b := newBench(t, say("it is swordfish"), -1, nil)
 		for range 2 {
-			_, text, err := b.ask(t.Context(), t, formats["messages"], true, "hello")
-			require.NoError(t, err)
+			_, text := b.asked(t, formats["messages"], true, "hello")
 			require.Contains(t, text, "swordfish")
 		}
 		require.Equal(t, 2, b.provider.Count())
@@ -325,8 +316,7 @@ func TestTheEndOfAWholeAnswerIsAwaited(t *testing.T) {
 	require.NoError(t, program.(*net.TCPConn).SetLinger(0)) // then the gateway cannot write any more when Close returns
 	require.NoError(t, program.Close())
 	for range 5 { // meanwhile the gateway notices, which waits 5 seconds for the end
-		_, _, err = post(t.Context(), t, b.address+"/anthropic/v1/messages/count_tokens", b.access.Token, "{}")
-		require.NoError(t, err)
+		posted(t, b.address+"/anthropic/v1/messages/count_tokens", b.access.Token, "{}")
 	}
 	close(end)
 	require.Eventually(t, func() bool { _, _, open := b.account.Sum(); return open == 0 }, time.Minute, time.Millisecond)

@@ -9,7 +9,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"regexp"
 	"slices"
 	"strings"
@@ -150,8 +149,7 @@ func TestAKeyIsNotToldBack(t *testing.T) {
 	} {
 		b := newBench(t, func(providertest.Request) providertest.Reply { return providertest.Failing(fault) }, -1, nil)
 		for _, f := range formats {
-			response, text, err := b.ask(t.Context(), t, f, true, name)
-			require.NoError(t, err)
+			response, text := b.asked(t, f, true, name)
 			require.NotContains(t, fmt.Sprint(response.Header)+text, theKey)
 			require.NotContains(t, text, "swordfish", "what the attempt masks")
 			require.Empty(t, response.Header.Get("Location"))
@@ -175,7 +173,7 @@ func TestAKeyIsNotToldInAnAnswer(t *testing.T) {
 			t.Run(name+" "+kind, func(t *testing.T) {
 				t.Parallel()
 				seen := make(chan struct{})
-				server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				b := servedBy(t, func(w http.ResponseWriter, r *http.Request) {
 					half := len(told) / 2
 					parts := []string{`{"id":"a","was":"` + told[:half], told[half:] +
 						`","choices":[{"index":0,"message":{"content":"all"},"finish_reason":"stop"}],` + counts + "}"}
@@ -194,12 +192,6 @@ func TestAKeyIsNotToldInAnAnswer(t *testing.T) {
 							}
 						}
 						time.Sleep(5 * time.Millisecond) // so that parts are read apart
-					}
-				}))
-				defer server.Close()
-				b := newBench(t, say("unused"), -1, func(_ *gateway.Options, p []gateway.Provider) {
-					for i := range p {
-						p[i].BaseURL = server.URL
 					}
 				})
 				base, err := b.access.URL(b.address, "openai")
@@ -266,20 +258,13 @@ func TestAKeyIsNotToldInPieces(t *testing.T) {
 			for _, told := range []string{"so: " + theKey, "so: " + theKey[:12] + "er"} {
 				t.Run(fmt.Sprint(name, size, told), func(t *testing.T) {
 					t.Parallel()
-					server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+					b := servedBy(t, func(w http.ResponseWriter, _ *http.Request) {
 						w.Header().Set("Content-Type", "text/event-stream")
 						for piece := range slices.Chunk([]byte(told), size) {
 							_, _ = fmt.Fprintf(w, "data: "+strings.Replace(c.piece, "FIELD", c.field, 1)+"\n\n", piece)
 							_ = http.NewResponseController(w).Flush()
 						}
 						_, _ = io.WriteString(w, "data: "+c.end+"\n\n")
-					}))
-					defer server.Close()
-					b := newBench(t, say("unused"), -1, func(o *gateway.Options, p []gateway.Provider) {
-						o.Patience = time.Millisecond
-						for i := range p {
-							p[i].BaseURL = server.URL
-						}
 					})
 					_, body, err := b.ask(t.Context(), t, formats[c.format], true, "x")
 					got := ""
@@ -321,8 +306,7 @@ Content-Length: %d
 
 %s`, b.access.Token, len(body), body))
 	require.Regexp(t, `^200 `, got)
-	_, _, err := post(t.Context(), t, b.address+"/gemini/v1beta/models/m:generateContent?alt=proto", b.access.Token, body)
-	require.NoError(t, err)
+	posted(t, b.address+"/gemini/v1beta/models/m:generateContent?alt=proto", b.access.Token, body)
 	first, second := b.provider.Requests()[0], b.provider.Requests()[1]
 	require.Equal(t, "alt=sse", first.Query)
 	require.Empty(t, second.Query)
@@ -334,8 +318,7 @@ Content-Length: %d
 	b = newBench(t, func(providertest.Request) providertest.Reply {
 		return providertest.Failing(providertest.Fault{Status: http.StatusPartialContent})
 	}, -1, nil)
-	response, _, err := b.ask(t.Context(), t, formats["messages"], false, "hello")
-	require.NoError(t, err)
+	response, _ := b.asked(t, formats["messages"], false, "hello")
 	require.Equal(t, http.StatusNotFound, response.StatusCode)
 	_, unsettled, _ := b.account.Sum()
 	require.Positive(t, unsettled.Tokens())
@@ -393,8 +376,7 @@ func TestWebToolsAreRefused(t *testing.T) {
 		before := b.provider.Count()
 		b.offline = true
 		offline := b.open(b.account)
-		response, text, err := post(t.Context(), t, b.serve(t, offline)+path, offline.Token, body)
-		require.NoError(t, err)
+		response, text := posted(t, b.serve(t, offline)+path, offline.Token, body)
 		require.Equal(t, http.StatusBadRequest, response.StatusCode, path)
 		require.Contains(t, text, "set web_tools: true for the agent in the worker file", path)
 		require.Equal(t, before, b.provider.Count(), path)

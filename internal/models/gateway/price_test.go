@@ -3,6 +3,7 @@ package gateway_test
 import (
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -30,54 +31,43 @@ func priced(_ *gateway.Options, providers []gateway.Provider) {
 // TestTheBillIsExact: what is booked is what the provider charges, to the billionth of a dollar.
 func TestTheBillIsExact(t *testing.T) {
 	t.Parallel()
+	of := func(u cost.Usage) providertest.Reply { return providertest.Reply{Usage: u} }
+	some := func(tier string) providertest.Reply {
+		return providertest.Reply{Tier: tier, Usage: cost.Usage{InputTokens: 100, CacheReadTokens: 100, OutputTokens: 10}}
+	}
+	long := func(input int64) providertest.Reply {
+		return of(cost.Usage{InputTokens: input, CacheReadTokens: 199_000, OutputTokens: 1})
+	}
+	hour := cost.Usage{InputTokens: 100, CacheReadTokens: 1000, CacheWriteTokens: 500, CacheWrite1hTokens: 200, OutputTokens: 10}
 	for name, c := range map[string]struct {
 		reply   providertest.Reply
-		formats []string
+		formats string
 		want    cost.USD
 	}{
 		"a cache for an hour beside one for minutes": {
-			providertest.Reply{Usage: cost.Usage{
-				InputTokens: 100, CacheReadTokens: 1000, CacheWriteTokens: 500, CacheWrite1hTokens: 200,
-				OutputTokens: 10,
-			}},
-			[]string{"messages"},
-			300_000 + 300_000 + 300*3750 + 200*6000 + 150_000,
+			of(hour), "messages", 100*3000 + 1000*300 + 300*3750 + 200*6000 + 10*15_000,
 		},
-		"the longest prompt at the usual price": {providertest.Reply{Usage: cost.Usage{
-			InputTokens: 1000, CacheReadTokens: 199_000,
-			OutputTokens: 1,
-		}}, []string{"messages", "chat", "responses", "gemini"}, 1000*3000 + 199_000*300 + 15_000},
-		"a token more": {providertest.Reply{Usage: cost.Usage{
-			InputTokens: 1001, CacheReadTokens: 199_000,
-			OutputTokens: 1,
-		}}, []string{"messages", "chat", "responses", "gemini"}, 1001*6000 + 199_000*600 + 22_500},
-		"a tier that the provider chose": {providertest.Reply{Tier: "priority", Usage: cost.Usage{
-			InputTokens:     100,
-			CacheReadTokens: 100, OutputTokens: 10,
-		}}, []string{"messages", "chat", "responses"}, 200*6000 + 10*30_000},
-		"a tier without prices, as the usual one": {providertest.Reply{
-			Tier:  "flex",
-			Usage: cost.Usage{InputTokens: 100, OutputTokens: 10},
-		}, []string{"messages", "chat", "responses"}, 100*3000 + 10*15_000},
+		"the longest prompt at the usual price": {long(1000), "messages chat responses gemini", 1000*3000 + 199_000*300 + 15_000},
+		"a token more":                          {long(1001), "messages chat responses gemini", 1001*6000 + 199_000*600 + 22_500},
+		"a tier that the provider chose":        {some("priority"), "messages chat responses", 200*6000 + 10*30_000},
+		"a tier without prices, as the usual one": {
+			some("flex"), "messages chat responses", 100*3000 + 100*300 + 10*15_000,
+		},
 		"searches": {
-			providertest.Reply{Usage: cost.Usage{InputTokens: 100, OutputTokens: 10, WebSearches: 3}},
-			[]string{"messages", "responses", "gemini"},
+			of(cost.Usage{InputTokens: 100, OutputTokens: 10, WebSearches: 3}), "messages responses gemini",
 			3*10_000_000 + 100*3000 + 10*15_000,
 		},
 		"thoughts": {
-			providertest.Reply{Usage: cost.Usage{InputTokens: 100, OutputTokens: 90, ReasoningTokens: 80}},
-			[]string{"chat", "responses", "gemini"},
-			100*3000 + 90*15_000,
+			of(cost.Usage{InputTokens: 100, OutputTokens: 90, ReasoningTokens: 80}), "chat responses gemini", 100*3000 + 90*15_000,
 		},
 	} {
-		for _, format := range c.formats {
+		for _, format := range strings.Fields(c.formats) {
 			for _, stream := range []bool{false, true} {
 				t.Run(fmt.Sprint(name, " ", format, " ", stream), func(t *testing.T) {
 					t.Parallel()
 					c.reply.Text = "some text"
 					b := newBench(t, func(providertest.Request) providertest.Reply { return c.reply }, -1, priced)
-					response, text, err := b.ask(t.Context(), t, formats[format], stream, "hello")
-					require.NoError(t, err)
+					response, text := b.asked(t, formats[format], stream, "hello")
 					require.Equal(t, http.StatusOK, response.StatusCode, text)
 					require.Contains(t, text, "some text")
 					require.NotContains(t, text, `"choices":[]`, "the program has not asked for the usage")
@@ -114,16 +104,14 @@ func TestWhatHasNoPriceIsRefused(t *testing.T) {
 			body := `{"model":"m","max_tokens":9,"input":"x",` + c.member + `}`
 			b := newBench(t, say("x"), -1, priced)
 			log := b.recorded(t, nil)
-			response, text, err := post(t.Context(), t, b.address+"/"+c.provider+c.path, b.access.Token, body)
-			require.NoError(t, err)
+			response, text := posted(t, b.address+"/"+c.provider+c.path, b.access.Token, body)
 			require.Equal(t, http.StatusBadRequest, response.StatusCode)
 			require.Contains(t, log.String(), "! the gateway refuses a request to "+c.provider)
 			require.Contains(t, text, c.why)
 			require.Zero(t, b.provider.Count())
 
 			b = newBench(t, say("x"), -1, nil)
-			response, text, err = post(t.Context(), t, b.address+"/"+c.provider+c.path, b.access.Token, body)
-			require.NoError(t, err)
+			response, text = posted(t, b.address+"/"+c.provider+c.path, b.access.Token, body)
 			require.Equal(t, http.StatusOK, response.StatusCode, text)
 		})
 	}
@@ -133,42 +121,23 @@ func TestWhatHasNoPriceIsRefused(t *testing.T) {
 // before the call.
 func TestWhatARequestRefersToIsReserved(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct {
-		path, member string
-		// counted: the provider has a count of tokens.
-		counted bool
-	}{
-		"an earlier answer": {"openai/responses", `"input":"go on","previous_response_id":"resp_1"`, true},
-		"a conversation":    {"openai/responses", `"input":"go on","conversation":{"id":"c"}`, true},
-		"a file": {
-			"openai/responses", `"input":[{"role":"user","content":[{"type":"input_file","file_id":"f"}]}]`,
-			true,
-		},
-		"a picture in a result": {
-			"openai/responses",
-			`"input":[{"type":"message","role":"user","content":[{"type":"input_image","image_url":"https://x/y.png"}]}]`, true,
-		},
-		"a document": {
-			"anthropic/v1/messages",
-			`"messages":[{"role":"user","content":[{"type":"document","source":{"type":"url","url":"https://x"}}]}]`, true,
-		},
-		"a picture": {
-			"openai/chat/completions",
-			`"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"https://x/y.png"}}]}]`, false,
-		},
-		"a file that is counted": {
-			"gemini/v1beta/models/m:generateContent",
-			`"contents":[{"parts":[{"fileData":{"fileUri":"https://x"}}]}]`, true,
-		},
-		"a cache": {"gemini/v1beta/models/m:generateContent", `"cachedContent":"cachedContents/x"`, true},
+	const chat, responses, gemini = "openai/chat/completions", "openai/responses", "gemini/v1beta/models/m:generateContent"
+	for member, path := range map[string]string{
+		`"input":"go on","previous_response_id":"resp_1"`:                                                             responses,
+		`"input":"go on","conversation":{"id":"c"}`:                                                                   responses,
+		`"input":[{"role":"user","content":[{"type":"input_file","file_id":"f"}]}]`:                                   responses,
+		`"input":[{"type":"message","role":"user","content":[{"type":"input_image","image_url":"https://x/y.png"}]}]`: responses,
+		`"messages":[{"role":"user","content":[{"type":"document","source":{"type":"url","url":"u"}}]}]`:              "anthropic/v1/messages",
+		`"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"https://x/y.png"}}]}]`:         chat,
+		`"contents":[{"parts":[{"fileData":{"fileUri":"https://x"}}]}]`:                                               gemini,
+		`"cachedContent":"cachedContents/x"`:                                                                          gemini,
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(member, func(t *testing.T) {
 			t.Parallel()
-			body := `{"model":"m","max_tokens":9,"max_output_tokens":9,` + c.member + `}`
+			body := `{"model":"m","max_tokens":9,"max_output_tokens":9,` + member + `}`
 			b := newBench(t, say("x"), 60_000, nil)
-			response, text, err := post(t.Context(), t, b.address+"/"+c.path, b.access.Token, body)
-			require.NoError(t, err)
-			if c.counted {
+			response, text := posted(t, b.address+"/"+path, b.access.Token, body)
+			if path != chat { // the provider has a count of tokens
 				require.Equal(t, http.StatusOK, response.StatusCode, text)
 				require.Len(t, b.provider.Others(), 1, "the provider was asked to count")
 			} else {
@@ -177,8 +146,7 @@ func TestWhatARequestRefersToIsReserved(t *testing.T) {
 			}
 
 			b = newBench(t, say("x"), -1, nil)
-			response, text, err = post(t.Context(), t, b.address+"/"+c.path, b.access.Token, body)
-			require.NoError(t, err)
+			response, text = posted(t, b.address+"/"+path, b.access.Token, body)
 			require.Equal(t, http.StatusOK, response.StatusCode, text)
 			require.Empty(t, b.provider.Others(), "nothing limits the call")
 		})

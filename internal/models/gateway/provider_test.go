@@ -45,8 +45,7 @@ func TestTheBreakerIsAskedAndTold(t *testing.T) {
 	b.breaker = closed
 	b.access = b.open(b.account)
 	b.address = b.serve(t, b.access)
-	_, _, err := b.ask(t.Context(), t, formats["messages"], true, "hello")
-	require.NoError(t, err)
+	b.asked(t, formats["messages"], true, "hello")
 	require.Len(t, closed.told, 2, "a call fails once, however often it is tried")
 	require.Equal(t, failures.APIError, closed.told[0].Category)
 	require.Nil(t, closed.told[1])
@@ -54,8 +53,7 @@ func TestTheBreakerIsAskedAndTold(t *testing.T) {
 	b.breaker = open
 	b.access = b.open(b.account)
 	b.address = b.serve(t, b.access)
-	response, text, err := b.ask(t.Context(), t, formats["responses"], true, "hello")
-	require.NoError(t, err)
+	response, text := b.asked(t, formats["responses"], true, "hello")
 	require.Equal(t, http.StatusServiceUnavailable, response.StatusCode)
 	require.Equal(t, "90", response.Header.Get("Retry-After"), text)
 	require.Equal(t, int64(3), n.Load(), "nothing was sent")
@@ -68,10 +66,8 @@ func TestASpentMinuteIsTold(t *testing.T) {
 	b := newBench(t, say("x"), -1, func(o *gateway.Options, p []gateway.Provider) {
 		p[0].Limits.RequestsPerMinute, o.Patience = 1, time.Millisecond
 	})
-	_, _, err := b.ask(t.Context(), t, formats["messages"], true, "one")
-	require.NoError(t, err)
-	response, _, err := b.ask(t.Context(), t, formats["messages"], true, "two")
-	require.NoError(t, err)
+	b.asked(t, formats["messages"], true, "one")
+	response, _ := b.asked(t, formats["messages"], true, "two")
 	require.Equal(t, http.StatusTooManyRequests, response.StatusCode)
 	require.NotEmpty(t, response.Header.Get("Retry-After"))
 	require.Equal(t, 1, b.provider.Count())
@@ -135,15 +131,13 @@ func TestACallThatWaitsForItsBudgetHoldsNoPlace(t *testing.T) {
 		}
 	})
 	<-poor.waits
-	response, text, err := b.ask(t.Context(), t, formats["messages"], true, "another")
-	require.NoError(t, err)
+	response, text := b.asked(t, formats["messages"], true, "another")
 	require.Equal(t, http.StatusOK, response.StatusCode, text)
 	close(poor.paid)
 	asking.Wait()
 	require.Equal(t, 2, b.provider.Count())
 	_, _, open := poor.Sum()
 	require.Zero(t, open)
-	response, text, err = b.ask(t.Context(), t, formats["messages"], true, "the place is free")
-	require.NoError(t, err)
+	response, text = b.asked(t, formats["messages"], true, "the place is free")
 	require.Equal(t, http.StatusOK, response.StatusCode, text)
 }

@@ -151,8 +151,7 @@ func TestATranscriptHasEachItemOnce(t *testing.T) {
 				base, err := b.access.URL(b.address, c.provider)
 				require.NoError(t, err)
 				for _, body := range []string{c.first, c.second} {
-					response, text, err := post(t.Context(), t, base+path, b.access.Token, fmt.Sprintf(body, stream))
-					require.NoError(t, err)
+					response, text := posted(t, base+path, b.access.Token, fmt.Sprintf(body, stream))
 					require.Equal(t, http.StatusOK, response.StatusCode, text)
 				}
 				thought := ""
@@ -203,8 +202,7 @@ func TestATranscriptSaysWhatWentWrong(t *testing.T) {
 
 	before := len(log.String())
 	b.account.Locked(func() { b.account.Left = 0 })
-	_, _, err = b.ask(t.Context(), t, formats["messages"], true, "hello")
-	require.NoError(t, err)
+	b.asked(t, formats["messages"], true, "hello")
 	require.Equal(t, "-- call 2 at … to anthropic: m; 1 item as before\n! call 2: the budget of the team is spent\n",
 		log.String()[before:])
 }
@@ -226,31 +224,6 @@ func TestAnEarlierAttemptsConversationIsNotWrittenAgain(t *testing.T) {
 				"assistant: I look.\n? earlier call: read a.go\n")
 		}
 	}
-}
-
-// TestCallsSideBySideAreToldApart: each answer names its call.
-func TestCallsSideBySideAreToldApart(t *testing.T) {
-	t.Parallel()
-	release := make(chan struct{})
-	b := newBench(t, func(r providertest.Request) providertest.Reply {
-		reply := providertest.Say("answer to " + r.Last().Text)
-		if r.Last().Text == "slow" {
-			reply.Fault.Hold = func(int) <-chan struct{} { return release }
-		}
-		return reply
-	}, -1, nil)
-	log := b.recorded(t, nil)
-	slow := make(chan error, 1)
-	go func() {
-		_, _, err := b.ask(t.Context(), t, formats["messages"], true, "slow") //nolint:testifylint // it fails for nothing here
-		slow <- err
-	}()
-	require.Eventually(t, func() bool { return strings.Contains(log.String(), "? user: slow\n") }, time.Minute, time.Millisecond)
-	_, _, err := b.ask(t.Context(), t, formats["messages"], true, "fast")
-	require.NoError(t, err)
-	close(release)
-	require.NoError(t, <-slow)
-	require.Regexp(t, `(?s)\? user: slow\n-- call 2 at [^\n]*\n\? user: fast\nanswer to fast\n-- call 2: [^\n]*\n-- call 1 is answered\nanswer to slow\n-- call 1: `, log.String())
 }
 
 // TestATranscriptIsBounded has a program ask with messages that nobody reads, and a provider flood it.

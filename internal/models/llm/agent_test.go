@@ -37,8 +37,7 @@ func TestWork(t *testing.T) {
 		b.job.Deliver = spec.Contract{Produces: []string{"docs/*.md"}, Checks: []string{"test"}}
 		b.job.Try = b.try
 		b.agent.Prices = &cost.Prices{Input: 3e9, Output: 15e9, CacheRead: 3e8, CacheWrite: 3.75e9}
-		out, err := b.run()
-		require.NoError(t, err, "%s", out.Log)
+		out := b.done()
 		require.Equal(t, map[string]string{"docs/a.md": "one\ntwo\nDONE\nfour\n", "bin/run.sh": "x#!/bin/sh\n", "ok": ""}, b.files())
 		require.Equal(t, "all done", out.Summary)
 		require.Equal(t, map[string]string{"database": "sqlite"}, out.Decisions)
@@ -90,11 +89,10 @@ func TestEscapes(t *testing.T) {
 	each(t, plays(providertest.Use(calls...), finish()), map[string]string{"dir/a": "a"},
 		func(t *testing.T, b *bench, s *providertest.Server) {
 			dir := t.TempDir() // with links that lead to it
-			writeFile(t, dir, "outside", "private")
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "outside"), []byte("private"), 0o600))
 			require.NoError(t, errors.Join(os.Symlink(filepath.Join(dir, "outside"), filepath.Join(b.dir, "link")),
 				os.Symlink(dir, filepath.Join(b.dir, "dirlink"))))
-			out, err := b.run()
-			require.NoError(t, err, "%s", out.Log)
+			b.done()
 			results := s.Requests()[1].Last().Results
 			require.Len(t, results, len(calls))
 			for i, r := range results {

@@ -103,6 +103,14 @@ func (b *bench) run() (session.Outcome, error) {
 	return out, err
 }
 
+// done is the outcome of a run that succeeds.
+func (b *bench) done() session.Outcome {
+	b.t.Helper()
+	out, err := b.run()
+	require.NoError(b.t, err, "%s", out.Log)
+	return out
+}
+
 // files is what the directory holds: path to content, with an x before that of
 // an executable.
 func (b *bench) files() map[string]string {

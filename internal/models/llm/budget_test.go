@@ -25,8 +25,7 @@ func TestGrantsCutAnswers(t *testing.T) {
 			}
 			return p.Least, nil
 		}
-		_, err := b.run()
-		require.NoError(t, err)
+		b.done()
 		requests := s.Requests()
 		require.GreaterOrEqual(t, requests[0].MaxTokens, int64(8192-5000), "a prompt has fewer tokens than bytes")
 		require.Less(t, requests[0].MaxTokens, int64(8192))
@@ -97,8 +96,7 @@ func TestOverspending(t *testing.T) {
 	server := providertest.New(t, plays(finish()))
 	b := newBench(t, "openai", server.URL(), nil) // which counts at the end only
 	b.calls.Overspent = failures.Failf(failures.TokenBudget, "more than was set aside")
-	_, err := b.run()
-	require.NoError(t, err)
+	b.done()
 	require.Positive(t, b.booked().Tokens())
 }
 
@@ -115,8 +113,7 @@ func TestRoomIsMade(t *testing.T) {
 	}
 	each(t, plays(append(replies, finish())...), files, func(t *testing.T, b *bench, s *providertest.Server) {
 		b.agent.ContextTokens, b.agent.MaxOutputTokens = 40_000, 4_000
-		_, err := b.run()
-		require.NoError(t, err)
+		b.done()
 		left := 0
 		for _, r := range s.Requests() {
 			require.Less(t, len(r.Body)/4, 40_000)
@@ -126,8 +123,7 @@ func TestRoomIsMade(t *testing.T) {
 		require.NotContains(t, s.Requests()[12].Last().Results[0].Text, "left out", "the newest stays")
 		calls := s.Count()
 		b.fill(files)
-		_, err = b.run()
-		require.NoError(t, err)
+		b.done()
 		require.Equal(t, calls, s.Count(), "replayed without a call")
 	})
 }
@@ -155,8 +151,7 @@ func TestOverflowIsShrunk(t *testing.T) {
 		each(t, script, files, func(t *testing.T, b *bench, s *providertest.Server) {
 			for range 2 { // not even the refusal is asked for again
 				b.fill(files)
-				out, err := b.run()
-				require.NoError(t, err, "%s", out.Log)
+				b.done()
 				require.Equal(t, 4, s.Count())
 			}
 			require.Contains(t, string(s.Requests()[3].Body), "bytes omitted to save space")

@@ -22,8 +22,7 @@ func TestCacheMarks(t *testing.T) {
 	t.Parallel()
 	server := providertest.New(t, plays(use("list", args{}), use("list", args{}), finish()))
 	b := newBench(t, "anthropic", server.URL(), nil)
-	_, err := b.run()
-	require.NoError(t, err)
+	b.done()
 	marked := func(v any) bool { _, ok := v.(map[string]any)["cache_control"]; return ok }
 	for call := range 3 {
 		sent := body(t, server, call)
@@ -47,8 +46,7 @@ func TestThinkingIsGivenBack(t *testing.T) {
 	reply.Thinking = "let me see what there is, and then decide"
 	server := providertest.New(t, plays(reply, finish()))
 	b := newBench(t, "anthropic", server.URL(), nil)
-	_, err := b.run()
-	require.NoError(t, err)
+	b.done()
 	answer := body(t, server, 1)["messages"].([]any)[1].(map[string]any)["content"].([]any)
 	require.Equal(t, map[string]any{"type": "thinking", "thinking": reply.Thinking, "signature": "c2lnbmF0dXJl"}, answer[0])
 	require.Equal(t, "tool_use", answer[1].(map[string]any)["type"])

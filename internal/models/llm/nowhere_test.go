@@ -42,48 +42,45 @@ func TestAnswersThatAreCutOff(t *testing.T) {
 		require.Contains(t, s.Requests()[1].Last().Text, "smaller steps")
 	})
 	each(t, plays(cut, cut, cut, use("list", args{}), cut, finish()), nil, func(t *testing.T, b *bench, _ *providertest.Server) {
-		_, err := b.run()
-		require.NoError(t, err, "three in a row are too few to give up")
+		b.done() // three in a row are too few to give up
 	})
+}
+
+// called is a call of a tool: its name, and its arguments as JSON.
+func called(text string) providertest.Call {
+	name, arguments, _ := strings.Cut(text, " ")
+	return providertest.Call{Name: name, Arguments: arguments}
 }
 
 // TestCallsThatMakeNoSense are told to the model, and end after a few.
 func TestCallsThatMakeNoSense(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct {
-		call providertest.Call
-		told string
-	}{
-		"no such tool": {
-			providertest.Tool("bash", args{"command": "rm -rf /"}),
-			`there is no tool "bash"; there are list, search, read`,
-		},
-		"no JSON":        {providertest.Call{Name: "read", Arguments: `{"path": "a`}, "no JSON object"},
-		"no object":      {providertest.Call{Name: "read", Arguments: `[1]`}, "no JSON object"},
-		"the wrong type": {providertest.Tool("read", args{"path": 5}), "path must not be a JSON number"},
-		"no content":     {providertest.Tool("write", args{"path": "a"}), "content is missing"},
-		"no such check":  {providertest.Tool("run_check", args{"name": "x"}), `"x" is no check of this work`},
-		"sends nothing":  {providertest.Tool("finish", args{"sends_back": []string{"it is bad"}}), "this work may not send any back"},
-		"no decision":    {providertest.Tool("decide", args{"name": "no/name", "value": "x"}), "no/name"},
+	for call, told := range map[string]string{
+		`bash {"command": "rm -rf /"}`:             `there is no tool "bash"; there are list, search, read`,
+		`read {"path": "a`:                         "no JSON object",
+		`read [1]`:                                 "no JSON object",
+		`read {"path": 5}`:                         "path must not be a JSON number",
+		`write {"path": "a"}`:                      "content is missing",
+		`run_check {"name": "x"}`:                  `"x" is no check of this work`,
+		`finish {"sends_back": ["it is bad"]}`:     "this work may not send any back",
+		`decide {"name": "no/name", "value": "x"}`: "no/name",
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(call, func(t *testing.T) {
 			t.Parallel()
-			kind := "openai" // whose servers give out any text as arguments
-			server := providertest.New(t, plays(providertest.Use(c.call)))
-			b := newBench(t, kind, server.URL(), nil)
+			server := providertest.New(t, plays(providertest.Use(called(call))))
+			b := newBench(t, "openai", server.URL(), nil) // whose servers give out any text as arguments
 			_, err := b.run()
 			f := failed(t, err)
 			require.Equal(t, failures.InvalidOutput, f.Category)
 			require.Contains(t, f.Message, "6 tool calls in a row made no sense")
 			require.Equal(t, 6, server.Count())
-			require.Contains(t, server.Requests()[1].Last().Results[0].Text, c.told)
+			require.Contains(t, server.Requests()[1].Last().Results[0].Text, told)
 		})
 	}
 	wrong, right := use("bash", args{}), use("list", args{})
 	each(t, plays(wrong, wrong, wrong, wrong, wrong, right, wrong, finish()), nil,
 		func(t *testing.T, b *bench, s *providertest.Server) {
-			_, err := b.run()
-			require.NoError(t, err, "five in a row are too few to give up")
+			b.done() // five in a row are too few to give up
 			require.Equal(t, 8, s.Count())
 		})
 }
@@ -101,8 +98,7 @@ func TestSilence(t *testing.T) {
 	})
 	each(t, plays(use("write", args{"path": "a", "content": "b"}), providertest.Say("I am done.")), nil,
 		func(t *testing.T, b *bench, s *providertest.Server) {
-			out, err := b.run()
-			require.NoError(t, err, "what has worked is believed")
+			out := b.done() // what has worked is believed
 			require.Equal(t, "I am done.", out.Summary)
 			require.Equal(t, 5, s.Count())
 		})
@@ -114,9 +110,7 @@ func TestFinishingWithAFailure(t *testing.T) {
 	hasty := providertest.Use(providertest.Tool("read", args{"path": "missing"}),
 		providertest.Tool("finish", args{"summary": "hasty"}))
 	each(t, plays(hasty, finish()), nil, func(t *testing.T, b *bench, s *providertest.Server) {
-		out, err := b.run()
-		require.NoError(t, err)
-		require.Equal(t, "all done", out.Summary)
+		require.Equal(t, "all done", b.done().Summary)
 		results := s.Requests()[1].Last().Results
 		require.Contains(t, results[0].Text, "missing does not exist")
 		require.Contains(t, results[1].Text, "Not ended")
@@ -128,8 +122,7 @@ func TestWhatIsMissingIsAskedForOnce(t *testing.T) {
 	t.Parallel()
 	each(t, plays(finish()), map[string]string{"docs/a.md": ""}, func(t *testing.T, b *bench, s *providertest.Server) {
 		b.job.Deliver.Produces = []string{"docs/*.md", "cmd/**/main.go"}
-		_, err := b.run()
-		require.NoError(t, err)
+		b.done()
 		require.Equal(t, 2, s.Count())
 		require.Contains(t, s.Requests()[1].Last().Results[0].Text, "no file matches cmd/**/main.go")
 	})
@@ -138,68 +131,40 @@ func TestWhatIsMissingIsAskedForOnce(t *testing.T) {
 // TestTools is what tools say when they are used wrongly, and at their bounds.
 func TestTools(t *testing.T) {
 	t.Parallel()
-	long := strings.Repeat("0123456789abcdef\n", 5000)
 	files := map[string]string{
-		"a.txt": "one\ntwo\none\n", "binary": "a\x00b", "latin": "caf\xe9", "long.txt": long, "dos.txt": "a\r\nb\r\n", "empty": "",
+		"a.txt": "one\ntwo\none\n", "binary": "a\x00b", "latin": "caf\xe9", "dos.txt": "a\r\nb\r\n", "empty": "", "dir/x": "y",
+		"long.txt": strings.Repeat("0123456789abcdef\n", 5000),
 	}
-	for name, c := range map[string]struct {
-		call providertest.Call
-		says string
-		file string
-	}{
-		"an edit that is not unique": {
-			providertest.Tool("edit", args{"path": "a.txt", "old": "one", "new": "x"}),
-			"old occurs 2 times in a.txt", "",
-		},
-		"an edit of nothing": {
-			providertest.Tool("edit", args{"path": "a.txt", "old": "three", "new": "x"}),
-			"old does not occur in a.txt", "",
-		},
-		"an edit that takes out": {
-			providertest.Tool("edit", args{"path": "a.txt", "old": "two\n", "new": ""}),
-			"Wrote a.txt: 8 bytes", "one\none\n",
-		},
-		"an edit of line ends": {
-			providertest.Tool("edit", args{"path": "dos.txt", "old": "a\r\n", "new": "c\r\n"}), "Wrote",
-			"c\r\nb\r\n",
-		},
-		"a binary file":          {providertest.Tool("read", args{"path": "binary"}), "binary is not text in UTF-8 (3 bytes)", ""},
-		"another encoding":       {providertest.Tool("read", args{"path": "latin"}), "not text in UTF-8", ""},
-		"an empty file":          {providertest.Tool("read", args{"path": "empty"}), "(the file is empty)", ""},
-		"a directory":            {providertest.Tool("read", args{"path": "dir"}), "dir is a directory", ""},
-		"past the end":           {providertest.Tool("read", args{"path": "a.txt", "from": 9}), "a.txt has 3 lines", ""},
-		"a long file":            {providertest.Tool("read", args{"path": "long.txt"}), "of 5000; read on from there", ""},
-		"a pattern that is none": {providertest.Tool("search", args{"pattern": "("}), "no regular expression", ""},
-		"no match":               {providertest.Tool("search", args{"pattern": "zzz"}), "No line matches", ""},
-		"many matches": {
-			providertest.Tool("search", args{"pattern": "abc", "path": "long.txt"}), "more than these 200",
-			"",
-		},
-		"a directory as a file": {providertest.Tool("write", args{"path": "dir", "content": "x"}), "dir is a directory", ""},
-		"a file as a directory": {providertest.Tool("write", args{"path": "a.txt/b", "content": "x"}), "a.txt/b", ""},
-		"too much": {
-			providertest.Tool("write", args{"path": "x", "content": strings.Repeat("x", 1<<20+1)}),
-			"at most 1048576", "",
-		},
-		"no path": {providertest.Tool("read", args{}), "path is missing", ""},
+	for call, c := range map[string]struct{ says, file, content string }{
+		`edit {"path": "a.txt", "old": "one", "new": "x"}`:         {says: "old occurs 2 times in a.txt"},
+		`edit {"path": "a.txt", "old": "three", "new": "x"}`:       {says: "old does not occur in a.txt"},
+		`edit {"path": "a.txt", "old": "two\n", "new": ""}`:        {"Wrote a.txt: 8 bytes", "a.txt", "one\none\n"},
+		`edit {"path": "dos.txt", "old": "a\r\n", "new": "c\r\n"}`: {"Wrote", "dos.txt", "c\r\nb\r\n"},
+		`read {"path": "binary"}`:                                  {says: "binary is not text in UTF-8 (3 bytes)"},
+		`read {"path": "latin"}`:                                   {says: "not text in UTF-8"},
+		`read {"path": "empty"}`:                                   {says: "(the file is empty)"},
+		`read {"path": "dir"}`:                                     {says: "dir is a directory"},
+		`read {"path": "a.txt", "from": 9}`:                        {says: "a.txt has 3 lines"},
+		`read {"path": "long.txt"}`:                                {says: "of 5000; read on from there"},
+		`search {"pattern": "("}`:                                  {says: "no regular expression"},
+		`search {"pattern": "zzz"}`:                                {says: "No line matches"},
+		`search {"pattern": "abc", "path": "long.txt"}`:            {says: "more than these 200"},
+		`write {"path": "dir", "content": "x"}`:                    {says: "dir is a directory"},
+		`write {"path": "a.txt/b", "content": "x"}`:                {says: "a.txt/b"},
+		`read {}`: {says: "path is missing"},
+		`write {"path": "x", "content": "` + strings.Repeat("x", 1<<20+1) + `"}`: {says: "at most 1048576"},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(call[:min(len(call), 50)], func(t *testing.T) {
 			t.Parallel()
-			server := providertest.New(t, plays(providertest.Use(c.call), finish()))
+			server := providertest.New(t, plays(providertest.Use(called(call)), finish()))
 			b := newBench(t, "anthropic", server.URL(), files)
 			b.agent.ContextTokens = 1_000_000
-			b.fill(map[string]string{"dir/x": "y"})
-			for name, content := range files {
-				writeFile(t, b.dir, name, content)
-			}
-			_, err := b.run()
-			require.NoError(t, err)
+			b.done()
 			said := server.Requests()[1].Last().Results[0].Text
 			require.Contains(t, said, c.says)
 			require.LessOrEqual(t, len(said), 48<<10)
 			if c.file != "" {
-				require.Contains(t, b.files(), strings.Fields(said)[1][:strings.Index(strings.Fields(said)[1], ":")])
-				require.Contains(t, mapValues(b.files()), c.file)
+				require.Equal(t, c.content, b.files()[c.file])
 			}
 		})
 	}

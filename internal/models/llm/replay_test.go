@@ -104,8 +104,7 @@ func TestKeptToolsDoNotWorkAgain(t *testing.T) {
 		require.ErrorIs(t, err, callstest.ErrKilled)
 		b.fill(map[string]string{"ok": ""})
 		b.job.Brief.Inputs = nil
-		_, err = b.run()
-		require.NoError(t, err)
+		b.done()
 		require.Equal(t, 2, s.Count())
 		require.Contains(t, s.Requests()[1].Last().Results[0].Text, "The check failed")
 	})
@@ -116,22 +115,18 @@ func TestKeptToolsDoNotWorkAgain(t *testing.T) {
 func TestAnotherRequestIsAnotherConversation(t *testing.T) {
 	t.Parallel()
 	each(t, plays(finish()), nil, func(t *testing.T, b *bench, s *providertest.Server) {
-		_, err := b.run()
-		require.NoError(t, err)
+		b.done()
 		b.job.Brief.Requirement = "Write something else."
-		_, err = b.run()
-		require.NoError(t, err)
+		b.done()
 		require.Equal(t, 2, s.Count())
 		// A failure after which the conversation continues is no part of it.
 		b.job.Brief.Attempt, b.job.Brief.Round = 2, 2
 		b.job.Brief.Feedback = session.FeedbackOn(failures.Failf(failures.APIError, "the provider failed"))
-		_, err = b.run()
-		require.NoError(t, err)
+		b.done()
 		require.Equal(t, 2, s.Count())
 		b.job.Brief.Feedback = session.FeedbackOn(failures.Failf(failures.TestFailure, "check test failed"))
 		b.job.Brief.Feedback.Diff, b.job.Brief.Feedback.Kept = "+a line", true
-		_, err = b.run()
-		require.NoError(t, err)
+		b.done()
 		require.Equal(t, 3, s.Count())
 		told := s.Requests()[2].Last().Text
 		for _, want := range []string{
@@ -141,8 +136,7 @@ func TestAnotherRequestIsAnotherConversation(t *testing.T) {
 			require.Contains(t, told, want)
 		}
 		b.job.Input = "files with the same names and other contents"
-		_, err = b.run()
-		require.NoError(t, err)
+		b.done()
 		require.Equal(t, 4, s.Count())
 	})
 }

@@ -20,8 +20,7 @@ func TestSendingBack(t *testing.T) {
 			b.job.Brief.MaySendBack = &session.MaySendBack{To: "build", Left: 2}
 			want := []string{"it does not build", "it holds ***"}
 			for range 2 {
-				out, err := b.run()
-				require.NoError(t, err)
+				out := b.done()
 				require.Equal(t, want, out.SendsBack, "and no file is asked for")
 				require.Equal(t, "no", out.Summary)
 			}

@@ -36,18 +36,6 @@ func TestATranscriptHasItems(t *testing.T) {
 		"> run "+strings.Repeat("x", 193)+"…\n  │ run "+strings.Repeat("x", 300)+"\n! again\n", got)
 }
 
-func TestWhatIsSaidIsWrittenLineByLine(t *testing.T) {
-	t.Parallel()
-	var b strings.Builder
-	w := transcript.New(&b, strings.ToUpper)
-	require.Empty(t, w.Piece("\n  \nI wri"))
-	require.Empty(t, b.String())
-	require.Equal(t, []string{"I WRITE", "THIS"}, w.Piece("te\nthis\n\nand"))
-	require.Equal(t, "I WRITE\nTHIS\n", b.String(), "at once")
-	w.Call("read x", "")
-	require.Equal(t, "I WRITE\nTHIS\n\nAND\n> READ X\n", b.String())
-}
-
 // A secret of several lines is one also where lines get a mark.
 func TestItemsAreMaskedAsAWhole(t *testing.T) {
 	t.Parallel()

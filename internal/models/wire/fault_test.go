@@ -55,47 +55,15 @@ func TestWordsForTheEndOfAnAnswer(t *testing.T) {
 	}
 }
 
+// TestBodiesOfErrors has a line for the text of an error and the body from which it is read.
 func TestBodiesOfErrors(t *testing.T) {
 	t.Parallel()
-	page := http.Header{"Content-Type": {"text/html; charset=utf-8"}}
-	for body, c := range map[string]struct {
-		header http.Header
-		want   string
-	}{
-		`{"error":{"message":"Slow down","type":"tokens","code":"rate_limit_exceeded"}}`: {
-			nil,
-			"status 400: rate_limit_exceeded: Slow down",
-		},
-		`{"object":"error","message":"too many","type":"BadRequestError","code":400}`: {
-			nil,
-			"status 400: BadRequestError: too many",
-		},
-		`{"detail":"tool schemas are not supported here"}`: {
-			nil,
-			"status 400: tool schemas are not supported here",
-		},
-		`{"detail":[{"loc":["body"],"msg":"field required"}]}`: {
-			nil,
-			"status 400: field required",
-		},
-		`{"error":"model 'x' not found"}`: {
-			nil,
-			"status 400: model 'x' not found",
-		},
-		`{"error":{"message":"Provider returned error","code":400,"metadata":{"raw":"the prompt is too long"}}}`: {
-			nil,
-			"status 400: Provider returned error: the prompt is too long",
-		},
-		`the prompt is too long for this server`: {
-			nil,
-			"status 400: the prompt is too long for this server",
-		},
-		`<html><head><title>Just a moment...</title></head></html>`: {
-			page,
-			`status 400: a page with the title "Just a moment..."`,
-		},
-	} {
-		require.Equal(t, c.want, ReadFault(http.StatusBadRequest, c.header, []byte(body)).Error(), body)
+	for _, row := range rows(t, "error_texts.txt") {
+		var header http.Header
+		if strings.HasPrefix(row[1], "<html>") {
+			header = http.Header{"Content-Type": {"text/html; charset=utf-8"}}
+		}
+		require.Equal(t, row[0], ReadFault(http.StatusBadRequest, header, []byte(row[1])).Error(), row[1])
 	}
 }
 

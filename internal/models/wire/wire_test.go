@@ -44,19 +44,6 @@ var calls = map[string]call{
 	},
 }
 
-// TestEveryFormatIsCalled by these tests.
-func TestEveryFormatIsCalled(t *testing.T) {
-	t.Parallel()
-	for _, f := range wire.Formats() {
-		called := false
-		for _, c := range calls {
-			to, _ := c.api.Route(http.MethodPost, c.path)
-			called = called || to.Format == f
-		}
-		require.True(t, called, "no row of calls has format %s", f)
-	}
-}
-
 // answer asks a provider, and returns what it was asked and what came.
 func (c call) answer(t testing.TB, s *providertest.Server, stream bool) (q *wire.Request, contentType string, body []byte) {
 	t.Helper()
@@ -196,98 +183,6 @@ func TestRoutes(t *testing.T) {
 		if ok {
 			require.Equal(t, c.format, got.Format, c.path)
 		}
-	}
-}
-
-func TestOnlyTheBoundChanges(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		api        wire.API
-		path, body string
-		most       int64
-		want       string
-	}{
-		"lowered": {
-			wire.Anthropic, "/v1/messages", "{ \"max_tokens\" : 8192 ,\n\"model\":\"m\"}", 100,
-			"{ \"max_tokens\" : 100 ,\n\"model\":\"m\"}",
-		},
-		"low enough": {wire.Anthropic, "/v1/messages", `{"max_tokens":50}`, 100, `{"max_tokens":50}`},
-		"not below thinking": {
-			wire.Anthropic, "/v1/messages",
-			`{"max_tokens":8192,"thinking":{"type":"enabled","budget_tokens":4096}}`, 100,
-			`{"max_tokens":4097,"thinking":{"type":"enabled","budget_tokens":4096}}`,
-		},
-		"inside of a text": {
-			wire.Anthropic, "/v1/messages", `{"x":"\"max_tokens\":9","max_tokens":900}`, 10,
-			`{"x":"\"max_tokens\":9","max_tokens":10}`,
-		},
-		"an escaped key": {wire.Anthropic, "/v1/messages", `{"max\u005ftokens":900}`, 10, `{"max\u005ftokens":10}`},
-		"added":          {wire.OpenAI, "/v1/responses", `{"model":"m"}`, 100, `{"max_output_tokens":100,"model":"m"}`},
-		"a null": {
-			wire.OpenAI, "/v1/responses", `{"max_output_tokens":null,"model":"m"}`, 100,
-			`{"max_output_tokens":100,"model":"m"}`,
-		},
-		"each of two answers": {wire.OpenAI, "/v1/chat/completions", `{"max_tokens":80,"n":2}`, 100, `{"max_tokens":50,"n":2}`},
-		"two names": {
-			wire.OpenAI, "/v1/chat/completions", `{"max_tokens":80,"max_completion_tokens":900}`, 10,
-			`{"max_tokens":10,"max_completion_tokens":10}`,
-		},
-		"and usage": {
-			wire.OpenAI, "/v1/chat/completions", `{"stream":true,"max_tokens":80}`, 10,
-			`{"stream_options":{"include_usage":true},"stream":true,"max_tokens":10}`,
-		},
-		"usage, declined": {
-			wire.OpenAI, "/v1/chat/completions", `{"stream":true,"stream_options":{"include_usage":false}}`, 0,
-			`{"stream":true,"stream_options":{"include_usage":true}}`,
-		},
-		"usage, among others": {
-			wire.OpenAI, "/v1/chat/completions", `{"stream":true,"stream_options":{ "a":1}}`, 0,
-			`{"stream":true,"stream_options":{"include_usage":true, "a":1}}`,
-		},
-		"usage, null": {
-			wire.OpenAI, "/v1/chat/completions", `{"stream":true,"stream_options":null}`, 0,
-			`{"stream":true,"stream_options":{"include_usage":true}}`,
-		},
-		"usage, asked for": {
-			wire.OpenAI, "/v1/chat/completions", `{"stream":true,"stream_options":{"include_usage":true}}`, 0,
-			`{"stream":true,"stream_options":{"include_usage":true}}`,
-		},
-		"within an empty key": {
-			wire.OpenAI, "/v1/chat/completions", `{"":{"max_tokens":5},"model":"m"}`, 10,
-			`{"max_tokens":10,"":{"max_tokens":5},"model":"m"}`,
-		},
-		"Gemini, a text": {
-			wire.Gemini, "/v1beta/models/m:generateContent", `{"generationConfig":{"maxOutputTokens":"9e2"}}`, 10,
-			`{"generationConfig":{"maxOutputTokens":10}}`,
-		},
-		"Gemini": {
-			wire.Gemini, "/v1beta/models/m:generateContent", `{"generationConfig":{"maxOutputTokens":900}}`, 10,
-			`{"generationConfig":{"maxOutputTokens":10}}`,
-		},
-		"Gemini's other names": {
-			wire.Gemini, "/v1beta/models/m:generateContent", `{"generation_config":{"max_output_tokens":900}}`,
-			10, `{"generation_config":{"max_output_tokens":10}}`,
-		},
-		"Gemini, settings": {
-			wire.Gemini, "/v1beta/models/m:generateContent", `{"generationConfig":{}}`, 10,
-			`{"generationConfig":{"maxOutputTokens":10}}`,
-		},
-		"Gemini, nothing": {
-			wire.Gemini, "/v1beta/models/m:generateContent", `{"contents":[]}`, 10,
-			`{"generationConfig":{"maxOutputTokens":10},"contents":[]}`,
-		},
-		"Gemini, a similar key": {
-			wire.Gemini, "/v1beta/models/m:generateContent",
-			`{"generationConfig.maxOutputTokens":5,"generationConfig":{"maxOutputTokens":900}}`, 10,
-			`{"generationConfig.maxOutputTokens":5,"generationConfig":{"maxOutputTokens":10}}`,
-		},
-	} {
-		to, ok := c.api.Route(http.MethodPost, c.path)
-		require.True(t, ok)
-		q, err := wire.ReadRequest(to, false, []byte(c.body))
-		require.NoError(t, err, name)
-		got, _ := q.Body(c.most)
-		require.Equal(t, c.want, string(got), name)
 	}
 }
 

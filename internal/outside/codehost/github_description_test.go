@@ -244,8 +244,7 @@ func TestRequestsAndAnswersAreGitHubs(t *testing.T) {
 	s := newSite(t, githubtest.Options{App: &githubtest.App{ID: 7, Slug: "maestro-app", Key: &k.PublicKey, Installation: 70}})
 	o := s.options()
 	o.Token, o.App = "", &codehost.GitHubApp{ID: 7, Key: text}
-	g, err := codehost.NewGitHub(o)
-	require.NoError(t, err)
+	g := s.driverOf(o)
 	ctx := t.Context()
 	with := work
 	with.Draft, with.Labels = true, []string{"maestro"}
@@ -270,23 +269,18 @@ func TestRequestsAndAnswersAreGitHubs(t *testing.T) {
 	p := s.look(g, number)
 	for _, c := range p.Checks {
 		if c.State == delivery.CheckFailed {
-			_, err := g.CheckLog(ctx, shop, c)
-			require.NoError(t, err)
+			s.log(g, c)
 		}
 		if c.State == delivery.CheckFailed && c.Rerunnable {
 			require.NoError(t, g.Rerun(ctx, shop, c))
 		}
 	}
-	_, err = g.Find(ctx, shop, "work", "main")
-	require.NoError(t, err)
+	s.find(g)
 	s.repo.Close(number, "ben")
 	s.look(g, number)
 	s.repo.Reopen(number, "ben")
-	_, err = g.Merge(ctx, shop, number, s.repo.Head("main"), "merge")
-	require.NoError(t, err)
-	why, err := g.Merge(ctx, shop, number, head, "merge")
-	require.NoError(t, err)
-	require.Empty(t, why)
+	s.merge(g, number, s.repo.Head("main"), "merge")
+	require.Empty(t, s.merge(g, number, head, "merge"))
 	s.look(g, number)
 
 	var held []string

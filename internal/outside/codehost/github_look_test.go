@@ -104,18 +104,13 @@ func TestChecks(t *testing.T) {
 		"scan pending 0 true", "test failed 1 true", "test passed 1 true",
 	}, list())
 
-	log, err := g.CheckLog(ctx, shop, checks["test"])
-	require.NoError(t, err)
+	log := s.log(g, checks["test"])
 	require.Equal(t, delivery.CheckLog{
 		Step: "Run test", Annotations: []string{"shout.go:3: not loud", "a.go:1: unused"},
 		Tail: "--- FAIL: TestShout\n##[error]exit code 1",
 	}, log)
-	log, err = g.CheckLog(ctx, shop, checks["cover"])
-	require.NoError(t, err)
-	require.Equal(t, delivery.CheckLog{Tail: "cover\nfell to 3 %"}, log)
-	log, err = g.CheckLog(ctx, shop, checks["ci/build"])
-	require.NoError(t, err)
-	require.Equal(t, "no agent\nhttps://ci.example.com/ci/build", log.Tail)
+	require.Equal(t, delivery.CheckLog{Tail: "cover\nfell to 3 %"}, s.log(g, checks["cover"]))
+	require.Equal(t, "no agent\nhttps://ci.example.com/ci/build", s.log(g, checks["ci/build"]).Tail)
 
 	s.FailOnce("POST /rerun", githubtest.Fault{Lost: true})
 	requireFailure(t, g.Rerun(ctx, shop, checks["test"]), failures.APIError)
@@ -149,9 +144,7 @@ func TestChecksThatMayNotBeRead(t *testing.T) {
 	s.repo.SetCheck(head, "test", "failure", "want LOUD")
 	s.repo.SetStatus(head, "ci/build", "success", "")
 	require.Equal(t, []string{"ci/build passed 0 false", "test failed 1 true"}, list())
-	log, err := g.CheckLog(t.Context(), shop, s.look(g, number).Checks[1])
-	require.NoError(t, err)
-	require.Equal(t, delivery.CheckLog{Step: "Run test", Tail: "want LOUD"}, log)
+	require.Equal(t, delivery.CheckLog{Step: "Run test", Tail: "want LOUD"}, s.log(g, s.look(g, number).Checks[1]))
 	s.repo.SetCheck(head, "test", "success", "")
 	s.repo.SetRun(githubtest.Run{SHA: head, Name: "scan", App: "scanner", Conclusion: "failure"})
 	require.Equal(t, []string{
@@ -159,21 +152,6 @@ func TestChecksThatMayNotBeRead(t *testing.T) {
 	}, list())
 	s.repo.SetRun(githubtest.Run{SHA: head, Name: "scan", App: "scanner", Conclusion: "success"})
 	require.Equal(t, []string{"ci/build passed 0 false", "test passed 2 true"}, list())
-}
-
-// A branch that only lacks commits of the base is brought up to date.
-func TestABranchThatIsBehind(t *testing.T) {
-	t.Parallel()
-	s := newSite(t, githubtest.Options{})
-	g := s.driver()
-	number := open(s, g)
-	require.NoError(t, g.Edit(t.Context(), shop, number, delivery.Edit{Ready: true}))
-	s.repo.Protect(githubtest.Protection{UpToDate: true})
-	require.Equal(t, delivery.MergeClean, s.look(g, number).Mergeable)
-	s.commit("main", "main", "other.go", "package main")
-	p := s.look(g, number)
-	require.Equal(t, delivery.MergeBehind, p.Mergeable)
-	require.Empty(t, p.Blocked)
 }
 
 func TestAWorkflowWithoutJobsIsPending(t *testing.T) {
@@ -200,20 +178,16 @@ func TestLogsOfOtherPlaces(t *testing.T) {
 	number := open(s, g)
 	s.repo.SetCheck(s.repo.Head("work"), "test", "failure", strings.Repeat("a line of the log ☃\n", 100_000)+"the end")
 	check := s.look(g, number).Checks[0]
-	log, err := g.CheckLog(t.Context(), shop, check)
-	require.NoError(t, err)
+	log := s.log(g, check)
 	require.LessOrEqual(t, len(log.Tail), delivery.MaxText)
 	require.True(t, utf8.ValidString(log.Tail))
 	require.True(t, strings.HasSuffix(log.Tail, "☃\nthe end"))
 
 	s.FailOnce("GET /logs", githubtest.Fault{Status: 302, Header: map[string]string{"Location": elsewhere.URL + "/x?sig=secret"}})
-	log, err = g.CheckLog(t.Context(), shop, check)
-	require.NoError(t, err)
+	log = s.log(g, check)
 	require.Equal(t, "[The log is at "+strings.TrimPrefix(elsewhere.URL, "http://")+", which Maestro does not read.]", log.Tail)
 	s.FailOnce("GET /logs", githubtest.Fault{Status: 410})
-	log, err = g.CheckLog(t.Context(), shop, check)
-	require.NoError(t, err)
-	require.Equal(t, delivery.CheckLog{Step: "Run test"}, log)
+	require.Equal(t, delivery.CheckLog{Step: "Run test"}, s.log(g, check))
 }
 
 func TestManyCommentsAreBounded(t *testing.T) {
@@ -261,8 +235,7 @@ func TestTextsOfOthersAreData(t *testing.T) {
 		require.True(t, strings.HasSuffix(text, "☃…\n[The text has 192.1 KiB. The rest is left out.]"), text[len(text)-80:])
 		require.True(t, strings.HasPrefix(text, "\x1b]0;x"), "whoever shows it makes it safe")
 	}
-	log, err := g.CheckLog(t.Context(), shop, p.Checks[0])
-	require.NoError(t, err)
+	log := s.log(g, p.Checks[0])
 	require.LessOrEqual(t, len(log.Tail), delivery.MaxText)
 	require.NotContains(t, log.Tail, "\x1b")
 	require.False(t, p.Comments[0].By.Trusted || p.Reviews[0].By.Trusted)
@@ -276,8 +249,6 @@ func TestStrangeAnswers(t *testing.T) {
 			t.Parallel()
 			s := newSite(t, githubtest.Options{})
 			g, ctx := s.driver(), t.Context()
-			with := work
-			with.Labels = []string{"x"}
 			for _, own := range []bool{false, true} { // with the right answer to what is asked first
 				s.Fail(func(r githubtest.Request) (f githubtest.Fault) {
 					if own && (r.Path == "/user" || strings.HasSuffix(r.Path, "/pulls/1")) {
@@ -288,17 +259,7 @@ func TestStrangeAnswers(t *testing.T) {
 					return f
 				})
 				for range 2 {
-					_, _ = g.Look(ctx, shop, 1)
-					_, _ = g.Repository(ctx, shop)
-					_, _ = g.Find(ctx, shop, "work", "main")
-					_, _ = g.Open(ctx, shop, with)
-					_, _ = g.Merge(ctx, shop, 1, "a", "merge")
-					_ = g.Resolve(ctx, shop, 1, "1")
-					_ = g.Edit(ctx, shop, 1, delivery.Edit{Body: "x", Ready: true, Reviewers: []string{"ben"}})
-					for _, id := range []string{"job-1", "run-1-2", "status-a-1", "workflow-1", "", "x"} {
-						_, _ = g.CheckLog(ctx, shop, delivery.Check{ID: id})
-						_ = g.Rerun(ctx, shop, delivery.Check{ID: id})
-					}
+					asksEverything(ctx, g, shop, "job-1", "run-1-2", "status-a-1", "workflow-1", "", "x")
 				}
 			}
 		})

@@ -7,7 +7,6 @@ import (
 	"encoding/pem"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -73,9 +72,11 @@ func (s *site) options() codehost.GitHubOptions {
 	return codehost.GitHubOptions{URL: s.URL, Token: githubtest.Token, Clock: time.Now, Version: "test"}
 }
 
-func (s *site) driver() *codehost.GitHub {
+func (s *site) driver() *codehost.GitHub { return s.driverOf(s.options()) }
+
+func (s *site) driverOf(o codehost.GitHubOptions) *codehost.GitHub {
 	s.t.Helper()
-	g, err := codehost.NewGitHub(s.options())
+	g, err := codehost.NewGitHub(o)
 	require.NoError(s.t, err)
 	return g
 }
@@ -85,6 +86,41 @@ func (s *site) look(g *codehost.GitHub, number int) delivery.PullRequest {
 	p, err := g.Look(s.t.Context(), shop, number)
 	require.NoError(s.t, err)
 	return p
+}
+
+func (s *site) log(g *codehost.GitHub, c delivery.Check) delivery.CheckLog {
+	s.t.Helper()
+	log, err := g.CheckLog(s.t.Context(), shop, c)
+	require.NoError(s.t, err)
+	return log
+}
+
+func (s *site) merge(g *codehost.GitHub, number int, head string, method spec.MergeMethod) (why string) {
+	s.t.Helper()
+	why, err := g.Merge(s.t.Context(), shop, number, head, method)
+	require.NoError(s.t, err)
+	return why
+}
+
+func (s *site) repository(g *codehost.GitHub) delivery.Repository {
+	s.t.Helper()
+	r, err := g.Repository(s.t.Context(), shop)
+	require.NoError(s.t, err)
+	return r
+}
+
+func (s *site) find(g *codehost.GitHub) int {
+	s.t.Helper()
+	number, err := g.Find(s.t.Context(), shop, "work", "main")
+	require.NoError(s.t, err)
+	return number
+}
+
+func (s *site) remote(g *codehost.GitHub) delivery.Remote {
+	s.t.Helper()
+	remote, err := g.Remote(s.t.Context(), shop)
+	require.NoError(s.t, err)
+	return remote
 }
 
 var work = delivery.New{Branch: "work", Base: "main", Title: "Shout", Body: "What was done."}
@@ -114,23 +150,17 @@ func TestAPullRequestFromOpenToMerged(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, githubtest.Options{})
 	g, ctx := s.driver(), t.Context()
-	repository, err := g.Repository(ctx, shop)
-	require.NoError(t, err)
-	require.Equal(t, delivery.Repository{Name: shop, DefaultBranch: "main"}, repository)
-	remote, err := g.Remote(ctx, shop)
-	require.NoError(t, err)
+	require.Equal(t, delivery.Repository{Name: shop, DefaultBranch: "main"}, s.repository(g))
+	remote := s.remote(g)
 	require.Equal(t, delivery.Remote{URL: s.URL + "/acme/shop.git", User: "x-access-token", Password: githubtest.Token}, remote)
 
-	number, err := g.Find(ctx, shop, "work", "main")
-	require.NoError(t, err)
+	number := s.find(g)
 	require.Zero(t, number)
-	number, err = g.Open(ctx, shop, delivery.New{
+	number, err := g.Open(ctx, shop, delivery.New{
 		Branch: "work", Base: "main", Title: "Shout", Body: "What was done.", Draft: true, Labels: []string{"maestro"},
 	})
 	require.NoError(t, err)
-	found, err := g.Find(ctx, shop, "work", "main")
-	require.NoError(t, err)
-	require.Equal(t, number, found)
+	require.Equal(t, number, s.find(g))
 	made := s.repo.Pulls()[0]
 	require.Equal(t, []string{"maestro"}, made.Labels)
 
@@ -152,9 +182,7 @@ func TestAPullRequestFromOpenToMerged(t *testing.T) {
 	require.False(t, p.Draft)
 	require.True(t, p.Comments[0].By.Self)
 
-	why, err := g.Merge(ctx, shop, number, p.Head, spec.MethodMerge)
-	require.NoError(t, err)
-	require.Empty(t, why)
+	require.Empty(t, s.merge(g, number, p.Head, spec.MethodMerge))
 	p = s.look(g, number)
 	require.Equal(t, delivery.Merged, p.State)
 	require.Equal(t, s.repo.Head("main"), p.MergedAs)
@@ -212,19 +240,13 @@ func TestARepositoryThatWasRenamed(t *testing.T) {
 	g, ctx := s.driver(), t.Context()
 	number := open(s, g)
 	s.repo.Rename("globex/store")
-	repository, err := g.Repository(ctx, shop)
-	require.NoError(t, err)
-	require.Equal(t, "globex/store", repository.Name)
-	found, err := g.Find(ctx, shop, "work", "main")
-	require.NoError(t, err)
-	require.Equal(t, number, found)
+	require.Equal(t, "globex/store", s.repository(g).Name)
+	require.Equal(t, number, s.find(g))
 	require.NoError(t, g.Comment(ctx, shop, number, "", "still here"), "a redirect of a POST keeps its body")
 	require.Equal(t, "still here", s.look(g, number).Comments[0].Body)
 
 	s.repo.Archive()
-	repository, err = g.Repository(ctx, shop)
-	require.NoError(t, err)
-	require.True(t, repository.Archived)
+	require.True(t, s.repository(g).Archived)
 	requireFailure(t, g.Comment(ctx, shop, number, "", "x"), failures.InvalidRequest, "Repository was archived so is read-only")
 }
 
@@ -233,21 +255,16 @@ func TestMerge(t *testing.T) {
 	s := newSite(t, githubtest.Options{MergeableLate: true})
 	g, ctx := s.driver(), t.Context()
 	number := open(s, g)
-	merge := func(head string, method spec.MergeMethod) string {
-		why, err := g.Merge(ctx, shop, number, head, method)
-		require.NoError(t, err)
-		return why
-	}
 	p := s.look(g, number)
 	require.Equal(t, delivery.MergeClean, p.Mergeable)
-	require.Contains(t, merge(s.repo.Head("main"), spec.MethodMerge), "Head branch was modified")
+	require.Contains(t, s.merge(g, number, s.repo.Head("main"), spec.MethodMerge), "Head branch was modified")
 	s.repo.PermitMethods("squash")
-	require.Equal(t, "Merge merges are not allowed on this repository.", merge(p.Head, spec.MethodMerge))
+	require.Equal(t, "Merge merges are not allowed on this repository.", s.merge(g, number, p.Head, spec.MethodMerge))
 
 	s.commit("main", "main", "shout.go", "package other")
 	require.Equal(t, delivery.MergeUnknown, s.look(g, number).Mergeable, "GitHub needs some time to find out")
 	require.Equal(t, delivery.MergeConflicts, s.look(g, number).Mergeable)
-	require.Equal(t, "Pull Request is not mergeable", merge(p.Head, spec.MethodSquash))
+	require.Equal(t, "Pull Request is not mergeable", s.merge(g, number, p.Head, spec.MethodSquash))
 
 	s.commit("main", "main", "shout.go", "package shout")
 	s.look(g, number)
@@ -255,7 +272,7 @@ func TestMerge(t *testing.T) {
 	_, err := g.Merge(ctx, shop, number, p.Head, spec.MethodSquash)
 	requireFailure(t, err, failures.APIError)
 	merged := s.repo.Head("main")
-	require.Empty(t, merge(p.Head, spec.MethodSquash), "it was merged, and is not merged again")
+	require.Empty(t, s.merge(g, number, p.Head, spec.MethodSquash), "it was merged, and is not merged again")
 	require.Equal(t, merged, s.repo.Head("main"))
 	require.Equal(t, merged, s.look(g, number).MergedAs)
 }
@@ -270,9 +287,7 @@ func TestWhatAProtectedBranchRequires(t *testing.T) {
 	require.Equal(t, []string{
 		"A required review is missing.", "The required check test has not passed.", "The required check ci/build has not passed.",
 	}, s.look(g, number).Blocked)
-	why, err := g.Merge(ctx, shop, number, head, spec.MethodMerge)
-	require.NoError(t, err)
-	require.Contains(t, why, `Required status check "test" is expected`)
+	require.Contains(t, s.merge(g, number, head, spec.MethodMerge), `Required status check "test" is expected`)
 
 	s.repo.SetCheck(head, "test", "success", "")
 	s.repo.SetStatus(head, "ci/build", "success", "")
@@ -284,16 +299,12 @@ func TestWhatAProtectedBranchRequires(t *testing.T) {
 	s.repo.Protect(githubtest.Protection{Checks: []string{"test"}, Queue: true})
 	require.Empty(t, s.look(g, number).Blocked)
 
-	why, err = g.Merge(ctx, shop, number, s.repo.Head("main"), spec.MethodMerge)
-	require.NoError(t, err)
-	require.Contains(t, why, "Head oid did not match")
+	require.Contains(t, s.merge(g, number, s.repo.Head("main"), spec.MethodMerge), "Head oid did not match")
 	s.FailOnce("MaestroEnqueue", githubtest.Fault{Lost: true})
-	_, err = g.Merge(ctx, shop, number, head, spec.MethodMerge)
+	_, err := g.Merge(ctx, shop, number, head, spec.MethodMerge)
 	requireFailure(t, err, failures.APIError)
 	for range 2 {
-		why, err = g.Merge(ctx, shop, number, head, spec.MethodMerge)
-		require.NoError(t, err)
-		require.Empty(t, why)
+		require.Empty(t, s.merge(g, number, head, spec.MethodMerge))
 	}
 	require.True(t, s.look(g, number).Queued)
 	s.repo.FinishQueue()
@@ -333,8 +344,7 @@ func TestAnAppRenewsItsTokens(t *testing.T) {
 	s := newSite(t, githubtest.Options{App: app, Skew: 3 * time.Hour})
 	o := s.options()
 	o.Token, o.App = "", &codehost.GitHubApp{ID: 7, Key: text}
-	g, err := codehost.NewGitHub(o)
-	require.NoError(t, err)
+	g := s.driverOf(o)
 	renewals := func() (n int) {
 		for _, r := range s.Requests() {
 			if strings.HasSuffix(r.Path, "/access_tokens") && r.Status == http.StatusCreated {
@@ -347,31 +357,26 @@ func TestAnAppRenewsItsTokens(t *testing.T) {
 	require.NoError(t, g.Comment(t.Context(), shop, number, "", "mine"))
 	p := s.look(g, number)
 	require.Equal(t, delivery.Person{Name: "maestro-app[bot]", Self: true}, p.Comments[0].By)
-	first, err := g.Remote(t.Context(), shop)
-	require.NoError(t, err)
+	first := s.remote(g)
 	require.Equal(t, 1, renewals(), "although the clocks differ by three hours")
 
 	s.Reinstall(71)
 	p = s.look(g, number)
 	require.Len(t, p.Comments, 1)
-	second, err := g.Remote(t.Context(), shop)
-	require.NoError(t, err)
-	require.NotEqual(t, first.Password, second.Password)
+	require.NotEqual(t, first.Password, s.remote(g).Password)
 	require.Equal(t, 1, renewals())
 
 	app.Lifetime = 11 * time.Minute
 	s.Reinstall(72)
 	for range 3 {
-		_, err = g.Repository(t.Context(), shop)
-		require.NoError(t, err)
+		s.repository(g)
 	}
 	require.GreaterOrEqual(t, renewals(), 3, "a token is renewed before its last ten minutes")
 
-	_, err = g.Remote(t.Context(), "acme/other")
+	_, err := g.Remote(t.Context(), "acme/other")
 	requireFailure(t, err, failures.Auth, "the app a token for acme/other", "not installed")
 	o.App = &codehost.GitHubApp{ID: 8, Key: text}
-	g, err = codehost.NewGitHub(o)
-	require.NoError(t, err)
+	g = s.driverOf(o)
 	_, err = g.Repository(t.Context(), shop)
 	requireFailure(t, err, failures.Auth, "401")
 }
@@ -396,66 +401,6 @@ func TestOptions(t *testing.T) {
 	for _, name := range []string{"", "shop", "a/b/c", "../shop", "acme/..", "acme/shop?x=1", "-x/shop", "acme/shop#", "a\n/b"} {
 		_, err := g.Remote(t.Context(), name)
 		requireFailure(t, err, failures.InvalidRequest, "is no repository of GitHub; write it as OWNER/NAME")
-	}
-}
-
-func TestWhoHasToActOnAnError(t *testing.T) {
-	t.Parallel()
-	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		t.Errorf("a request of %s with the credentials %q", r.URL, r.Header.Get("Authorization"))
-	}))
-	t.Cleanup(elsewhere.Close)
-	answer := func(status int, body string, header ...string) githubtest.Fault {
-		f := githubtest.Fault{Status: status, Body: body, Header: map[string]string{}}
-		for i := 0; i < len(header); i += 2 {
-			f.Header[header[i]] = header[i+1]
-		}
-		return f
-	}
-	reset := time.Now().Add(20 * time.Minute)
-	for _, c := range []struct {
-		fault    githubtest.Fault
-		category failures.Category
-		words    string
-		min, max time.Duration
-	}{
-		{answer(401, `{"message": "Bad credentials"}`), failures.Auth, "refuses the credentials", 0, 0},
-		{
-			answer(403, `{"message": "Resource not accessible by personal access token"}`, "X-Accepted-GitHub-Permissions", "metadata=read"),
-			failures.Auth, "do not permit it; give the token or app these permissions for it: metadata=read (403: Resource not", 0, 0,
-		},
-		{answer(404, `{"message": "Not Found"}`), failures.InvalidRequest, "read the settings of acme/shop: it does not exist, or", 0, 0},
-		{answer(410, `{"message": "Gone"}`), failures.InvalidRequest, "410", 0, 0},
-		{answer(451, `{"message": "Repository access blocked"}`), failures.InvalidRequest, "451: Repository access blocked", 0, 0},
-		{answer(302, `{}`, "Location", elsewhere.URL), failures.InvalidRequest, "redirects to another address", 0, 0},
-		{githubtest.PrimaryLimit(reset), failures.RateLimited, "API rate limit exceeded", 5 * time.Minute, 20 * time.Minute},
-		{githubtest.SecondaryLimit(90 * time.Second), failures.RateLimited, "secondary rate limit", 90 * time.Second, 90 * time.Second},
-		{githubtest.SecondaryLimit(0), failures.RateLimited, "secondary rate limit", time.Minute, time.Minute},
-		{answer(403, `{"message": "You have triggered an abuse detection mechanism"}`), failures.RateLimited, "", time.Minute, time.Minute},
-		{answer(429, `<html>`), failures.RateLimited, "429", time.Minute, time.Minute},
-		{githubtest.BadGateway(), failures.APIError, "it fails (502", 0, 0},
-		{answer(503, `{}`, "Retry-After", "7"), failures.APIError, "503", 7 * time.Second, 7 * time.Second},
-		{answer(200, `<html>Sign in</html>`), failures.APIError, "cannot be read", 0, 0},
-		{githubtest.Fault{Cut: true}, failures.APIError, "the connection was closed", 0, 0},
-		{githubtest.Fault{Delay: time.Minute}, failures.APIError, "no answer within", 0, 0},
-		{answer(401, `{"message": "Bad credentials `+githubtest.Token+` \u001b[2J ghs_abc.def-x"}`), failures.Auth, "*** ***", 0, 0},
-	} {
-		t.Run(fmt.Sprint(c.fault.Status, c.words), func(t *testing.T) {
-			t.Parallel()
-			s := newSite(t, githubtest.Options{})
-			o := s.options()
-			if c.fault.Delay > 0 {
-				o.Timeout = 50 * time.Millisecond
-			}
-			g, err := codehost.NewGitHub(o)
-			require.NoError(t, err)
-			s.Fail(func(githubtest.Request) githubtest.Fault { return c.fault })
-			_, err = g.Repository(t.Context(), shop)
-			f := requireFailure(t, err, c.category, "GitHub at "+strings.TrimPrefix(s.URL, "http://"), c.words)
-			require.NotContains(t, f.Message, "\x1b")
-			require.GreaterOrEqual(t, time.Duration(f.RetryAfter), c.min)
-			require.LessOrEqual(t, time.Duration(f.RetryAfter), c.max)
-		})
 	}
 }
 

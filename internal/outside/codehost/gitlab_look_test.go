@@ -295,8 +295,7 @@ func TestGitLabShowsTheHunkOfAThread(t *testing.T) {
 	l.Push(labProject, "main", map[string]string{"long.txt": long.String(), "old.txt": "a\nb\n"})
 	text := strings.Replace(long.String(), "line 30\n", "line thirty\nline 30b\n", 1)
 	l.Push(labProject, branch, map[string]string{"long.txt": text, "new.txt": "n1\nn2\nn3\n", "old.txt": "b\n"})
-	number, err := l.host.Open(t.Context(), labProject, delivery.New{Branch: branch, Base: "main", Title: "T"})
-	require.NoError(t, err)
+	number := l.open(t, delivery.New{Branch: branch, Base: "main", Title: "T"})
 	l.Thread(labProject, number, "rita", "Why?", gitlabtest.Place{Path: "long.txt", Line: 31})
 	l.Thread(labProject, number, "rita", "And?", gitlabtest.Place{Path: "new.txt", Line: 2})
 	l.Thread(labProject, number, "rita", "The file?", gitlabtest.Place{Path: "new.txt"})
@@ -404,25 +403,13 @@ func TestGitLabSurvivesEmptyAnswers(t *testing.T) {
 		t.Run(body, func(t *testing.T) {
 			t.Parallel()
 			l := newLab(t, gitlabtest.Project{})
-			ctx := t.Context()
 			for _, own := range []string{"/never", "/1", "/1 /approvals", "/1 /approvals /reviewers /discussions"} { // right ones first
 				l.Mend()
 				l.Fail(gitlabtest.Fault{Status: 200, Body: body})
 				for _, path := range strings.Fields(own) {
 					l.Fail(gitlabtest.Fault{Status: 200, Body: `{"iid":1,"sha":"a","head_pipeline":{"id":1,"sha":"a"}}`}.On(http.MethodGet, path))
 				}
-				_, _ = l.host.Look(ctx, labProject, 1)
-				_, _ = l.host.Repository(ctx, labProject)
-				_, _ = l.host.Find(ctx, labProject, branch, "main")
-				_, _ = l.host.Open(ctx, labProject, delivery.New{Branch: branch})
-				_, _ = l.host.Merge(ctx, labProject, 1, "a", "merge")
-				_ = l.host.Resolve(ctx, labProject, 1, "x")
-				_ = l.host.Comment(ctx, labProject, 1, "", "x")
-				_ = l.host.Edit(ctx, labProject, 1, delivery.Edit{Body: "x", Ready: true, Reviewers: []string{"rita"}})
-				for _, id := range []string{"job/1", "status/1", "pipeline/1"} {
-					_, _ = l.host.CheckLog(ctx, labProject, delivery.Check{ID: id})
-					_ = l.host.Rerun(ctx, labProject, delivery.Check{ID: id})
-				}
+				asksEverything(t.Context(), l.host, labProject, "job/1", "status/1", "pipeline/1")
 			}
 		})
 	}

@@ -26,10 +26,10 @@ type lab struct {
 	host *codehost.GitLab
 }
 
-func driver(t *testing.T, url string) *codehost.GitLab {
+func driver(t *testing.T, url string, timeout time.Duration) *codehost.GitLab {
 	t.Helper()
 	host, err := codehost.NewGitLab(codehost.GitLabOptions{
-		URL: url, Token: gitlabtest.Token, Version: "1.2", Timeout: time.Minute,
+		URL: url, Token: gitlabtest.Token, Version: "1.2", Timeout: timeout,
 		Clock: func() time.Time { return time.Date(2026, time.January, 5, 12, 0, 0, 0, time.UTC) },
 	})
 	require.NoError(t, err)
@@ -44,7 +44,7 @@ func newLab(t *testing.T, p gitlabtest.Project) *lab {
 	s.AddProject(p)
 	s.AddMember(labProject, "rita", gitlabtest.Maintainer)
 	s.AddMember(labProject, "gil", gitlabtest.Reporter)
-	return &lab{Server: s, host: driver(t, s.URL())}
+	return &lab{Server: s, host: driver(t, s.URL(), time.Minute)}
 }
 
 // opened is a lab with an open merge request that changes b.txt.
@@ -52,9 +52,22 @@ func opened(t *testing.T, p gitlabtest.Project) (l *lab, number int) {
 	t.Helper()
 	l = newLab(t, p)
 	l.Push(labProject, branch, map[string]string{"b.txt": "one\n"})
-	number, err := l.host.Open(t.Context(), labProject, delivery.New{Branch: branch, Base: "main", Title: "Add b", Body: "Text."})
-	require.NoError(t, err)
+	number = l.open(t, delivery.New{Branch: branch, Base: "main", Title: "Add b", Body: "Text."})
 	return l, number
+}
+
+func (l *lab) open(t *testing.T, n delivery.New) int {
+	t.Helper()
+	number, err := l.host.Open(t.Context(), labProject, n)
+	require.NoError(t, err)
+	return number
+}
+
+func (l *lab) find(t *testing.T) int {
+	t.Helper()
+	number, err := l.host.Find(t.Context(), labProject, branch, "main")
+	require.NoError(t, err)
+	return number
 }
 
 func (l *lab) look(t *testing.T, number int) delivery.PullRequest {
@@ -86,22 +99,16 @@ func TestGitLabOpensAMergeRequestOnce(t *testing.T) {
 	l.Block("old")
 	l.Open(labProject, branch, "From a fork", true)
 
-	number, err := l.host.Find(t.Context(), labProject, branch, "main")
-	require.NoError(t, err)
-	require.Zero(t, number, "that of a fork is another one")
+	require.Zero(t, l.find(t), "that of a fork is another one")
 
 	order := delivery.New{
 		Branch: branch, Base: "main", Title: "Draft: Add b", Body: "Text.", Draft: true,
 		Labels: []string{"bot", "small"},
 	}
-	number, err = l.host.Open(t.Context(), labProject, order)
-	require.NoError(t, err)
-	again, err := l.host.Open(t.Context(), labProject, order)
-	require.NoError(t, err)
+	number := l.open(t, order)
+	again := l.open(t, order)
 	require.Equal(t, number, again)
-	found, err := l.host.Find(t.Context(), labProject, branch, "main")
-	require.NoError(t, err)
-	require.Equal(t, number, found)
+	require.Equal(t, number, l.find(t))
 
 	require.Len(t, l.MergeRequests(labProject), 2)
 	mr := l.MergeRequests(labProject)[number-1]
@@ -111,15 +118,12 @@ func TestGitLabOpensAMergeRequestOnce(t *testing.T) {
 
 	// The newest one counts, and a closed one is not opened again.
 	l.CloseMergeRequest(labProject, number, "rita")
-	newer, err := l.host.Open(t.Context(), labProject, order)
-	require.NoError(t, err)
+	newer := l.open(t, order)
 	require.NotEqual(t, number, newer)
-	found, err = l.host.Find(t.Context(), labProject, branch, "main")
-	require.NoError(t, err)
-	require.Equal(t, newer, found)
+	require.Equal(t, newer, l.find(t))
 
 	order.Branch = "gone"
-	_, err = l.host.Open(t.Context(), labProject, order)
+	_, err := l.host.Open(t.Context(), labProject, order)
 	f := failure(t, err)
 	require.Equal(t, failures.InvalidRequest, f.Category)
 	require.Contains(t, f.Message, `Branch "gone" does not exist`)
@@ -130,8 +134,7 @@ func TestGitLabEditsAMergeRequest(t *testing.T) {
 	l := newLab(t, gitlabtest.Project{})
 	l.Push(labProject, branch, map[string]string{"b.txt": "one\n"})
 	order := delivery.New{Branch: branch, Base: "main", Title: "Add b", Body: "Text.", Draft: true}
-	number, err := l.host.Open(t.Context(), labProject, order)
-	require.NoError(t, err)
+	number := l.open(t, order)
 
 	require.NoError(t, l.host.Edit(t.Context(), labProject, number, delivery.Edit{Body: "New."}))
 	require.Equal(t, "New.", l.only(t).Description)
@@ -155,8 +158,7 @@ func TestGitLabExecutesNothingThatATextSays(t *testing.T) {
 	l := newLab(t, gitlabtest.Project{})
 	l.Push(labProject, branch, map[string]string{"b.txt": "one\n"})
 	ctx := t.Context()
-	number, err := l.host.Open(ctx, labProject, delivery.New{Branch: branch, Base: "main", Title: "Add b", Body: evil})
-	require.NoError(t, err)
+	number := l.open(t, delivery.New{Branch: branch, Base: "main", Title: "Add b", Body: evil})
 	thread := l.Thread(labProject, number, "rita", "Why?", gitlabtest.Place{})
 	require.NoError(t, l.host.Edit(ctx, labProject, number, delivery.Edit{Body: evil + "!"}))
 	require.NoError(t, l.host.Comment(ctx, labProject, number, "", evil))
@@ -353,8 +355,7 @@ func TestGitLabLosesAnswers(t *testing.T) {
 	l.Fail(gitlabtest.Fault{Lost: true}.On("POST", "/merge_requests").Once())
 	_, err := l.host.Open(ctx, labProject, order)
 	require.Equal(t, failures.APIError, failure(t, err).Category)
-	number, err := l.host.Open(ctx, labProject, order)
-	require.NoError(t, err)
+	number := l.open(t, order)
 	require.Len(t, l.MergeRequests(labProject), 1)
 
 	l.Fail(gitlabtest.Fault{Lost: true}.On("POST", "/notes").Once())

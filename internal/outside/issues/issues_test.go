@@ -226,61 +226,43 @@ func TestATokenGoesToItsSiteOnly(t *testing.T) {
 
 func TestFailuresSayWhatToDo(t *testing.T) {
 	t.Parallel()
-	answer := func(status int, body string, header ...string) http.HandlerFunc {
-		return func(w http.ResponseWriter, _ *http.Request) {
-			for i := 0; i < len(header); i += 2 {
-				w.Header().Set(header[i], header[i+1])
-			}
-			w.WriteHeader(status)
-			_, _ = w.Write([]byte(body))
-		}
-	}
-	cut := func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Length", "5000")
-		_, _ = w.Write([]byte(`{"title": "Sho`))
-	}
-	for want, test := range map[string]struct {
-		fault http.HandlerFunc
-		token string
-		kind  session.TroubleKind
-	}{
-		"GitHub refuses the token in GITHUB_TOKEN (401: Bad credentials); set it": {
-			nil, "another",
-			session.Misconfigured,
-		},
-		"it does not exist, or may not be seen with the token in GITHUB_TOKEN (404: Not Found)": {answer(404,
-			`{"message": "Not Found"}`), token, session.Gone},
-		"may not be seen with the token in GITHUB_TOKEN (403: Resource protected by SSO)": {answer(403,
-			"{\"message\": \"Resource protected\\u001b[2J by SSO\"}"), token, session.Gone},
-		"does not exist, or may not be seen with the token in GITHUB_TOKEN (410: deleted)": {
-			answer(410, `{"message": "deleted"}`),
-			token, session.Gone,
-		},
-		"takes no more requests for now (403: slow down); try again in 30s, or set GITHUB": {answer(403,
-			`{"message": "slow down"}`, "Retry-After", "30"), "", session.Unreached},
-		"takes no more requests for now (429); try again later": {
-			answer(429, `{"message": {"a": 1}}`),
-			token, session.Unreached,
-		},
-		"GitHub fails (502); try again": {
-			answer(502, `<html>`), token,
-			session.Unreached,
-		},
-		"has no end: unexpected EOF; try again": {cut, token, session.Unreached},
-		"does not answer like the API of GitHub": {
-			answer(200, `<html>Sign in</html>`),
-			token, session.Misconfigured,
-		},
+	// A status, a body, the token, the kind of trouble, and what it says. Without a status, the site itself answers.
+	for _, row := range []string{
+		`|| another | misconfigured | GitHub refuses the token in GITHUB_TOKEN (401: Bad credentials); set it`,
+		`404 | {"message": "Not Found"} | RIGHT | gone | it does not exist, or may not be seen with the token in GITHUB_TOKEN (404: Not`,
+		`403 | {"message": "Resource protected\u001b[2J by SSO"} | RIGHT | gone | the token in GITHUB_TOKEN (403: Resource protected by`,
+		`410 | {"message": "deleted"} | RIGHT | gone | may not be seen with the token in GITHUB_TOKEN (410: deleted)`,
+		`403 30 | {"message": "slow down"} || unreached | no more requests for now (403: slow down); try again in 30s, or set GITHUB`,
+		`429 | {"message": {"a": 1}} | RIGHT | unreached | takes no more requests for now (429); try again later`,
+		`502 | <html> | RIGHT | unreached | GitHub fails (502); try again`,
+		`200 cut | {"title": "Sho | RIGHT | unreached | has no end: unexpected EOF; try again`,
+		`200 | <html>Sign in</html> | RIGHT | misconfigured | does not answer like the API of GitHub`,
 	} {
-		t.Run(want, func(t *testing.T) {
+		part := strings.Split(strings.ReplaceAll(row, "RIGHT", token), "|")
+		for i := range part {
+			part[i] = strings.TrimSpace(part[i])
+		}
+		t.Run(row, func(t *testing.T) {
 			t.Parallel()
-			s := newSite(t, 1, test.fault)
-			_, err := s.fetch(t, "/shop/web/issues/12", "GITHUB_TOKEN="+test.token, "GH_HOST="+s.host())
+			s := newSite(t, 1, nil)
+			status, more, _ := strings.Cut(part[0], " ")
+			if number, err := strconv.Atoi(status); err == nil {
+				s.fault = func(w http.ResponseWriter, _ *http.Request) {
+					if more == "cut" {
+						w.Header().Set("Content-Length", "5000")
+					} else if more != "" {
+						w.Header().Set("Retry-After", more)
+					}
+					w.WriteHeader(number)
+					_, _ = w.Write([]byte(part[1]))
+				}
+			}
+			_, err := s.fetch(t, "/shop/web/issues/12", "GITHUB_TOKEN="+part[2], "GH_HOST="+s.host())
 			var trouble *session.TicketTrouble
 			require.ErrorAs(t, err, &trouble)
-			require.Equal(t, test.kind, trouble.Kind)
+			require.Equal(t, session.TroubleKind(part[3]), trouble.Kind)
 			require.Contains(t, trouble.Message, "issue "+s.URL+"/shop/web/issues/12: ")
-			require.Contains(t, trouble.Message, want)
+			require.Contains(t, trouble.Message, part[4])
 			require.NotContains(t, trouble.Message, token)
 		})
 	}

@@ -18,121 +18,66 @@ import (
 	"github.com/maestro-hive/maestro/internal/testkit/jiratest"
 )
 
-// TestWhatGoesWrong: what a fault means for a ticket that was to be created, for a
-// search and for a comment, and what is said about it.
+// meanings are those of a fault for a ticket that was to be created, for a search and for a comment.
+type meanings struct{ create, find, comment session.TroubleKind }
+
+// alike are the same for all.
+func alike(k session.TroubleKind) meanings { return meanings{k, k, k} }
+
+// header is a fault with a status and a header.
+func header(status int, name, value string) jiratest.Fault {
+	return jiratest.Fault{Status: status, Header: map[string]string{name: value}}
+}
+
+// TestWhatGoesWrong: what a fault means, and what is said about it.
 func TestWhatGoesWrong(t *testing.T) {
 	t.Parallel()
+	lost := meanings{session.Unclear, session.Unreached, session.Unclear}
+	away, wrong := alike(session.Unreached), alike(session.Misconfigured)
+	nobody := header(200, "X-Seraph-LoginReason", "AUTHENTICATED_FAILED")
+	nobody.Body = `{"issues":[],"key":"MD-9"}`
+	redirect := header(302, "Location", "https://sso.example.org/login?ticket=s3cr3t")
+	unsigned := jiratest.Refusal(401, nil, "Client must be authenticated to access this resource.")
 	for name, tt := range map[string]struct {
-		fault                 jiratest.Fault
-		create, find, comment session.TroubleKind
-		after                 time.Duration
-		message               string
+		fault jiratest.Fault
+		meanings
+		after   time.Duration
+		message string
 	}{
-		"cut": {
-			jiratest.Fault{Cut: true},
-			session.Unclear, session.Unreached, session.Unclear, 0,
-			"the connection was closed",
+		"cut":         {jiratest.Fault{Cut: true}, lost, 0, "the connection was closed"},
+		"answer lost": {jiratest.Fault{Lost: true}, lost, 0, "the connection was closed"},
+		"half an answer": {
+			jiratest.Fault{Half: true}, meanings{session.Unclear, session.Unreached, ""}, 0, "the connection was closed",
 		},
-		"answer lost": {
-			jiratest.Fault{Lost: true},
-			session.Unclear, session.Unreached, session.Unclear, 0,
-			"the connection was closed",
-		},
-		"half an answer": {jiratest.Fault{Half: true}, session.Unclear, session.Unreached, "", 0, "the connection was closed"},
-		"slow": {
-			jiratest.Fault{Delay: time.Minute},
-			session.Unclear, session.Unreached, session.Unclear, 0,
-			"no answer within",
-		},
-		"500": {
-			jiratest.Refusal(500, nil, "Internal server error"), session.Unclear, session.Unreached,
-			session.Unclear, 0, "status 500",
-		},
-		"503 for a while": {
-			jiratest.Fault{Status: 503, Header: map[string]string{"Retry-After": "120"}},
-			session.Unreached,
-			session.Unreached, session.Unreached, 2 * time.Minute, "requires a wait",
-		},
-		"429": {
-			jiratest.RateLimited(30 * time.Second), session.Unreached, session.Unreached, session.Unreached,
-			30 * time.Second, "requires a wait",
-		},
-		"429 until a date": {
-			jiratest.Fault{
-				Status: 429,
-				Header: map[string]string{"Retry-After": "Sat, 21 Nov 2026 12:01:00 GMT"},
-			},
-			session.Unreached, session.Unreached,
-			session.Unreached, time.Minute, "requires a wait",
-		},
-		"429 until a reset": {
-			jiratest.Fault{Status: 429, Header: map[string]string{"X-RateLimit-Reset": "2026-11-21T12:05Z"}},
-			session.Unreached, session.Unreached, session.Unreached, 5 * time.Minute, "requires a wait",
-		},
-		"429 without a word": {
-			jiratest.Fault{Status: 429},
-			session.Unreached, session.Unreached, session.Unreached, 0,
-			"requires a wait",
-		},
-		"429 for ever": {
-			jiratest.Fault{Status: 429, Header: map[string]string{"Retry-After": "99999999999"}},
-			session.Unreached, session.Unreached, session.Unreached, 192 * time.Hour, "requires a wait",
-		},
-		"401": {
-			jiratest.Refusal(401, nil, "Client must be authenticated to access this resource."),
-			session.Misconfigured, session.Misconfigured, session.Misconfigured, 0,
-			"refused the credentials in JIRA_EMAIL and JIRA_TOKEN",
-		},
-		"served as nobody": {
-			jiratest.Fault{
-				Status: 200, Body: `{"issues":[],"key":"MD-9"}`,
-				Header: map[string]string{"X-Seraph-LoginReason": "AUTHENTICATED_FAILED"},
-			},
-			session.Misconfigured, session.Misconfigured,
-			session.Misconfigured, 0, "refused the credentials",
-		},
-		"a CAPTCHA": {captcha(), session.Misconfigured, session.Misconfigured, session.Misconfigured, 0, "CAPTCHA"},
-		"403": {
-			jiratest.Refusal(403, nil, "No."), session.Misconfigured, session.Misconfigured,
-			session.Misconfigured, 0, `"No."`,
-		},
+		"slow":               {jiratest.Fault{Delay: time.Minute}, lost, 0, "no answer within"},
+		"500":                {jiratest.Refusal(500, nil, "Internal server error"), lost, 0, "status 500"},
+		"503 for a while":    {header(503, "Retry-After", "120"), away, 2 * time.Minute, "requires a wait"},
+		"429":                {jiratest.RateLimited(30 * time.Second), away, 30 * time.Second, "requires a wait"},
+		"429 until a date":   {header(429, "Retry-After", "Sat, 21 Nov 2026 12:01:00 GMT"), away, time.Minute, "requires a wait"},
+		"429 until a reset":  {header(429, "X-RateLimit-Reset", "2026-11-21T12:05Z"), away, 5 * time.Minute, "requires a wait"},
+		"429 without a word": {jiratest.Fault{Status: 429}, away, 0, "requires a wait"},
+		"429 for ever":       {header(429, "Retry-After", "99999999999"), away, 192 * time.Hour, "requires a wait"},
+		"401":                {unsigned, wrong, 0, "refused the credentials in JIRA_EMAIL and JIRA_TOKEN"},
+		"served as nobody":   {nobody, wrong, 0, "refused the credentials"},
+		"a CAPTCHA":          {captcha(), wrong, 0, "CAPTCHA"},
+		"403":                {jiratest.Refusal(403, nil, "No."), wrong, 0, `"No."`},
 		"404": {
-			jiratest.Refusal(404, nil, "Nothing here."), session.Misconfigured, session.Misconfigured,
-			session.Gone, 0, `"Nothing here."`,
+			jiratest.Refusal(404, nil, "Nothing here."), meanings{session.Misconfigured, session.Misconfigured, session.Gone}, 0,
+			`"Nothing here."`,
 		},
 		"a dead link": {
-			jiratest.Page(404, "Oops, you&#39;ve found a dead link."), session.Misconfigured,
-			session.Misconfigured, session.Misconfigured, 0, "set Jira's own address with its path in jira.url",
+			jiratest.Page(404, "Oops, you&#39;ve found a dead link."), wrong, 0, "set Jira's own address with its path in jira.url",
 		},
 		"400": {
-			jiratest.Refusal(400, map[string]string{"customfield_10010": "Site is required."}),
-			session.Misconfigured, session.Misconfigured, session.Misconfigured, 0, "Site is required.",
+			jiratest.Refusal(400, map[string]string{"customfield_10010": "Site is required."}), wrong, 0, "Site is required.",
 		},
-		"410": {
-			jiratest.Refusal(410, nil, "The requested API has been removed."), session.Misconfigured,
-			session.Misconfigured, session.Misconfigured, 0, "jira.deployment",
-		},
-		"a page instead": {
-			jiratest.Page(200, "Sign in &amp; go"), session.Misconfigured, session.Misconfigured,
-			session.Misconfigured, 0, "a single sign-on or proxy",
-		},
-		"a redirect": {
-			jiratest.Fault{
-				Status: 302,
-				Header: map[string]string{"Location": "https://sso.example.org/login?ticket=s3cr3t"},
-			},
-			session.Misconfigured,
-			session.Misconfigured, session.Misconfigured, 0, "(302 https://sso.example.org/login) answers",
-		},
+		"410":            {jiratest.Refusal(410, nil, "The requested API has been removed."), wrong, 0, "jira.deployment"},
+		"a page instead": {jiratest.Page(200, "Sign in &amp; go"), wrong, 0, "a single sign-on or proxy"},
+		"a redirect":     {redirect, wrong, 0, "(302 https://sso.example.org/login) answers"},
 		"nonsense": {
-			jiratest.Fault{Status: 201, Body: "ok"},
-			session.Unclear, session.Unreached, "", 0,
-			"not that of Jira's API",
+			jiratest.Fault{Status: 201, Body: "ok"}, meanings{session.Unclear, session.Unreached, ""}, 0, "not that of Jira's API",
 		},
-		"the token in the answer": {
-			jiratest.Refusal(400, nil, "bad "+jiratest.Token), session.Misconfigured, session.Misconfigured,
-			session.Misconfigured, 0, "bad ***",
-		},
+		"the token in the answer": {jiratest.Refusal(400, nil, "bad "+jiratest.Token), wrong, 0, "bad ***"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -178,54 +123,45 @@ func captcha() jiratest.Fault {
 // TestWhatJiraRefuses: what is configured wrongly is named by the key that sets it.
 func TestWhatJiraRefuses(t *testing.T) {
 	t.Parallel()
+	md := func(change func(*spec.HelpJira)) spec.HelpJira {
+		how := spec.HelpJira{Project: "MD"}
+		change(&how)
+		return how
+	}
+	bug := func(change jiratest.Type) jiratest.Project {
+		change.Name = "Bug"
+		return jiratest.Project{Types: []jiratest.Type{change}}
+	}
+	site := jiratest.Field{ID: "customfield_10010", Name: "Site", Required: true}
+	ward := jiratest.Field{ID: "customfield_2", Name: "Ward", Required: true}
+	priorities := map[failures.Category]string{failures.TestFailure: "P0"}
+	plain, none := md(func(*spec.HelpJira) {}), jiratest.Project{}
 	for name, tt := range map[string]struct {
 		how     spec.HelpJira
 		project jiratest.Project
 		says    []string
 	}{
-		"no project": {spec.HelpJira{Project: "NO"}, jiratest.Project{}, []string{"project NO", "under help.jira"}},
-		"an unseen one": {
-			spec.HelpJira{Project: "MD"},
-			jiratest.Project{Denied: []string{"BROWSE_PROJECTS"}},
-			[]string{"project MD", "Browse Projects"},
-		},
+		"no project":    {spec.HelpJira{Project: "NO"}, none, []string{"project NO", "under help.jira"}},
+		"an unseen one": {plain, jiratest.Project{Denied: []string{"BROWSE_PROJECTS"}}, []string{"project MD", "Browse Projects"}},
 		"no permission": {
-			spec.HelpJira{Project: "MD"},
-			jiratest.Project{Denied: []string{"CREATE_ISSUES"}},
+			plain, jiratest.Project{Denied: []string{"CREATE_ISSUES"}},
 			[]string{"Create Issues", "project MD", "You do not have permission"},
 		},
-		"no type": {spec.HelpJira{Project: "MD", Type: "Bugg"}, jiratest.Project{}, []string{"type Bugg", "help.jira"}},
+		"no type": {md(func(h *spec.HelpJira) { h.Type = "Bugg" }), none, []string{"type Bugg", "help.jira"}},
 		"no component": {
-			spec.HelpJira{Project: "MD", Components: []string{"UI"}},
-			jiratest.Project{},
-			[]string{"components: ", "'UI' is not valid"},
+			md(func(h *spec.HelpJira) { h.Components = []string{"UI"} }), none, []string{"components: ", "'UI' is not valid"},
 		},
-		"no priority": {
-			spec.HelpJira{Project: "MD", Priorities: map[failures.Category]string{failures.TestFailure: "P0"}},
-			jiratest.Project{},
-			[]string{"priority: ", "'P0' is not valid"},
-		},
-		"a label": {
-			spec.HelpJira{Project: "MD", Labels: []string{"a b"}},
-			jiratest.Project{},
-			[]string{"labels: ", "contains spaces"},
-		},
+		"no priority": {md(func(h *spec.HelpJira) { h.Priorities = priorities }), none, []string{"priority: ", "'P0' is not valid"}},
+		"a label":     {md(func(h *spec.HelpJira) { h.Labels = []string{"a b"} }), none, []string{"labels: ", "contains spaces"}},
 		"no field": {
-			spec.HelpJira{Project: "MD", Fields: map[string]any{"customfield_1": "x"}},
-			jiratest.Project{},
+			md(func(h *spec.HelpJira) { h.Fields = map[string]any{"customfield_1": "x"} }), none,
 			[]string{"customfield_1: ", "not on the appropriate screen"},
 		},
 		"no labels": {
-			spec.HelpJira{Project: "MD"},
-			jiratest.Project{Types: []jiratest.Type{{Name: "Bug", Without: []string{"labels"}}}},
-			[]string{"the field labels, by which Maestro finds its tickets"},
+			plain, bug(jiratest.Type{Without: []string{"labels"}}), []string{"the field labels, by which Maestro finds its tickets"},
 		},
 		"required": {
-			spec.HelpJira{Project: "MD"},
-			jiratest.Project{Types: []jiratest.Type{{Name: "Bug", Fields: []jiratest.Field{{
-				ID: "customfield_10010", Name: "Site",
-				Required: true,
-			}, {ID: "customfield_2", Name: "Ward", Required: true}}}}},
+			plain, bug(jiratest.Type{Fields: []jiratest.Field{site, ward}}),
 			[]string{`customfield_10010: Site is required.`, "Ward is required."},
 		},
 	} {

@@ -52,17 +52,6 @@ func TestDialSaysInTimeThatNobodyAnswers(t *testing.T) {
 	}
 }
 
-func TestAServerOfAStoreThatHasEndedIsNamed(t *testing.T) {
-	t.Parallel()
-	err := &temporalutil.UnreachableError{Address: "127.0.0.1:7233", Ended: temporalutil.LocalServer{
-		Address: "127.0.0.1:40001",
-		PID:     12,
-	}}
-	require.EqualError(t, err, "cannot reach Temporal at 127.0.0.1:7233; the server of this store (`maestro dev` or `maestro "+
-		"demo`, process 12, at 127.0.0.1:40001) has ended; "+
-		"run `maestro dev`, or give another address with --address")
-}
-
 func TestSearchAttributesAreAddedOnce(t *testing.T) {
 	t.Parallel()
 	keys := []temporal.SearchAttributeKey{

@@ -39,46 +39,32 @@ func TestFlagsWinOverEnvironmentAndEnvironmentOverProfile(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "temporal.toml")
 	require.NoError(t, os.WriteFile(file, []byte(profiles), 0o600))
-	absent := filepath.Join(t.TempDir(), "absent.toml")
-	for _, c := range []struct {
-		name               string
-		args               string
-		env                env
-		address, namespace string
-		tls                bool
-	}{
-		{"nothing", "", env{"TEMPORAL_CONFIG_FILE": absent}, "127.0.0.1:7233", "default", false},
-		{"default profile", "", env{"TEMPORAL_CONFIG_FILE": file}, "from-default:1", "default-ns", false},
-		{"named profile", "--profile cloud", env{"TEMPORAL_CONFIG_FILE": file}, "from-cloud:2", "cloud-ns", true},
-		{
-			"profile by environment", "",
-			env{"TEMPORAL_CONFIG_FILE": file, "TEMPORAL_PROFILE": "cloud"},
-			"from-cloud:2", "cloud-ns",
-			true,
-		},
-		{"file by flag", "--config-file " + file, env{}, "from-default:1", "default-ns", false},
-		{
-			"environment over profile", "",
-			env{"TEMPORAL_CONFIG_FILE": file, "TEMPORAL_ADDRESS": "from-env:3"},
-			"from-env:3",
-			"default-ns", false,
-		},
-		{
-			"flag over environment", "--address from-flag:4",
-			env{"TEMPORAL_CONFIG_FILE": file, "TEMPORAL_ADDRESS": "from-env:3"},
-			"from-flag:4", "default-ns", false,
-		},
-		{"tls by flag", "--tls", env{"TEMPORAL_CONFIG_FILE": absent}, "127.0.0.1:7233", "default", true},
-		{"no tls by flag", "--tls=false --profile cloud", env{"TEMPORAL_CONFIG_FILE": file}, "from-cloud:2", "cloud-ns", false},
-		{"server name means tls", "--tls-server-name x", env{"TEMPORAL_CONFIG_FILE": absent}, "127.0.0.1:7233", "default", true},
+	for _, c := range []struct{ name, variables, args, want string }{
+		{"nothing", "", "", "127.0.0.1:7233 default"},
+		{"default profile", "TEMPORAL_CONFIG_FILE=FILE", "", "from-default:1 default-ns"},
+		{"named profile", "TEMPORAL_CONFIG_FILE=FILE", "--profile cloud", "from-cloud:2 cloud-ns TLS"},
+		{"profile by environment", "TEMPORAL_CONFIG_FILE=FILE TEMPORAL_PROFILE=cloud", "", "from-cloud:2 cloud-ns TLS"},
+		{"file by flag", "TEMPORAL_CONFIG_FILE=", "--config-file FILE", "from-default:1 default-ns"},
+		{"environment over profile", "TEMPORAL_CONFIG_FILE=FILE TEMPORAL_ADDRESS=env:3", "", "env:3 default-ns"},
+		{"flag over environment", "TEMPORAL_CONFIG_FILE=FILE TEMPORAL_ADDRESS=env:3", "--address flag:4", "flag:4 default-ns"},
+		{"tls by flag", "", "--tls", "127.0.0.1:7233 default TLS"},
+		{"no tls by flag", "TEMPORAL_CONFIG_FILE=FILE", "--tls=false --profile cloud", "from-cloud:2 cloud-ns"},
+		{"server name means tls", "", "--tls-server-name x", "127.0.0.1:7233 default TLS"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			got, err := parse(t, c.args).ClientOptions(c.env)
+			variables := env{"TEMPORAL_CONFIG_FILE": "/absent/temporal.toml"}
+			for _, v := range strings.Fields(strings.ReplaceAll(c.variables, "=FILE", "="+file)) {
+				name, value, _ := strings.Cut(v, "=")
+				variables[name] = value
+			}
+			got, err := parse(t, strings.ReplaceAll(c.args, "FILE", file)).ClientOptions(variables)
 			require.NoError(t, err)
-			require.Equal(t, c.address, got.HostPort)
-			require.Equal(t, c.namespace, got.Namespace)
-			require.Equal(t, c.tls, got.ConnectionOptions.TLS != nil)
+			said := got.HostPort + " " + got.Namespace
+			if got.ConnectionOptions.TLS != nil {
+				said += " TLS"
+			}
+			require.Equal(t, c.want, said)
 		})
 	}
 }

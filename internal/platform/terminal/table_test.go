@@ -52,20 +52,3 @@ func TestALastColumnFitsIntoALine(t *testing.T) {
 	require.Equal(t, others+60, longest(write(0)))
 	require.Contains(t, write(80), "\ntesting  pending\n")
 }
-
-func TestColumnsThatFitNowhereAreDropped(t *testing.T) {
-	t.Parallel()
-	write := func(width int) string {
-		table := terminal.NewTable(terminal.Palette{}, "SESSION", "TEAM", "TOOK", "WHY")
-		table.Add("web-1", "web", "14s", strings.Repeat("x", 30))
-		table.Fit(width, "TOOK", "TEAM")
-		var b strings.Builder
-		table.Write(&b)
-		return strings.Split(b.String(), "\n")[0]
-	}
-	require.Equal(t, "SESSION  TEAM  TOOK  WHY", write(0))
-	require.Equal(t, "SESSION  TEAM  TOOK  WHY", write(41))
-	require.Equal(t, "SESSION  TEAM  WHY", write(40))
-	require.Equal(t, "SESSION  WHY", write(30))
-	require.Equal(t, "SESSION  WHY", write(5))
-}

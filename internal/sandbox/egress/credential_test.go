@@ -30,18 +30,13 @@ func TestCredentialsAreAddedOutsideOfTheRoom(t *testing.T) {
 			http.Redirect(w, q, redirect, http.StatusFound)
 		}
 	}))
-	upstream.TLS = &tls.Config{GetCertificate: func(hello *tls.ClientHelloInfo) (*tls.Certificate,
-		error,
-	) {
-		return b.authority.leaf(hello.ServerName)
-	}}
+	upstream.TLS = b.certificates()
 	upstream.StartTLS()
 	defer upstream.Close()
 	b.tls = portAt(upstream.URL)
 	redirect = b.ports("https://cdn.test:TLS/there")
 
-	host, err := ParseHost(b.ports("git.test:TLS"))
-	require.NoError(t, err)
+	host := hostOf(t, b.ports("git.test:TLS"))
 	mine, err := NewAuthority([]Host{host}, time.Now)
 	require.NoError(t, err)
 	b.serve(func(p *Proxy) {
@@ -133,10 +128,8 @@ func pool(a *Authority) *x509.CertPool {
 // TestTheAuthorityIsForItsHosts has the key of an authority sign for other hosts.
 func TestTheAuthorityIsForItsHosts(t *testing.T) {
 	t.Parallel()
-	exact, err := ParseHost("git.test:8443")
-	require.NoError(t, err)
-	below, err := ParseHost("*.corp.test")
-	require.NoError(t, err)
+	exact := hostOf(t, "git.test:8443")
+	below := hostOf(t, "*.corp.test")
 	a, err := NewAuthority([]Host{exact, below}, time.Now)
 	require.NoError(t, err)
 	for name, trusted := range map[string]bool{

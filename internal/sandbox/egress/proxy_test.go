@@ -83,16 +83,25 @@ func newBench(t *testing.T, addresses map[string]string) *bench {
 		fmt.Fprintf(w, "%s %s of %s: %s", q.Method, q.URL.RequestURI(), q.Host, body)
 	})
 	secure, plain := httptest.NewUnstartedServer(answer), httptest.NewServer(answer)
-	secure.TLS = &tls.Config{GetCertificate: func(hello *tls.ClientHelloInfo) (*tls.Certificate,
-		error,
-	) {
-		return b.authority.leaf(hello.ServerName)
-	}}
+	secure.TLS = b.certificates()
 	secure.Config.ErrorLog = log.New(io.Discard, "", 0)
 	secure.StartTLS()
 	t.Cleanup(func() { secure.Close(); plain.Close() })
 	b.tls, b.plain = portAt(secure.URL), portAt(plain.URL)
 	return b
+}
+
+func (b *bench) certificates() *tls.Config {
+	return &tls.Config{GetCertificate: func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+		return b.authority.leaf(hello.ServerName)
+	}}
+}
+
+func hostOf(t *testing.T, text string) Host {
+	t.Helper()
+	h, err := ParseHost(text)
+	require.NoError(t, err, text)
+	return h
 }
 
 func portAt(address string) string {
@@ -105,9 +114,7 @@ func (b *bench) serve(change func(*Proxy), hosts ...string) {
 	b.t.Helper()
 	var list []Host
 	for _, text := range hosts {
-		h, err := ParseHost(b.ports(text))
-		require.NoError(b.t, err)
-		list = append(list, h)
+		list = append(list, hostOf(b.t, b.ports(text)))
 	}
 	roots := x509.NewCertPool()
 	require.True(b.t, roots.AppendCertsFromPEM(b.authority.PEM()))
@@ -371,10 +378,6 @@ func TestARoomsTrafficEndsWithIt(t *testing.T) {
 	require.NoError(t, err)
 	defer silent.Close()
 	at := silent.Addr().String()
-	list := []Host{}
-	h, err := ParseHost(at)
-	require.NoError(t, err)
-	list = append(list, h)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	b.proxy = l.Addr().String()
@@ -382,7 +385,7 @@ func TestARoomsTrafficEndsWithIt(t *testing.T) {
 	var last string
 	go func() {
 		defer close(ended)
-		New(list, Options{Now: time.Now, Observer: b.counted}).Serve(l,
+		New([]Host{hostOf(t, at)}, Options{Now: time.Now, Observer: b.counted}).Serve(l,
 			func(format string, args ...any) { last = fmt.Sprintf(format, args...) })
 	}()
 	c := b.dial()
@@ -411,11 +414,6 @@ func TestHostsAreRead(t *testing.T) {
 		_, err := ParseHost(text)
 		require.Error(t, err, text)
 	}
-	parse := func(text string) Host {
-		h, err := ParseHost(text)
-		require.NoError(t, err, text)
-		return h
-	}
 	for _, c := range []struct {
 		entry, of string
 		covers    bool
@@ -431,7 +429,7 @@ func TestHostsAreRead(t *testing.T) {
 		{"127.0.0.1", "127.0.0.1", true},
 		{"[::1]:80", "[::1]:80", true},
 	} {
-		require.Equal(t, c.covers, parse(c.entry).Covers(parse(c.of)), "%s of %s", c.entry, c.of)
+		require.Equal(t, c.covers, hostOf(t, c.entry).Covers(hostOf(t, c.of)), "%s of %s", c.entry, c.of)
 	}
 }
 

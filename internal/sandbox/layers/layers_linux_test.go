@@ -17,7 +17,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/sandbox/layers"
 	"github.com/maestro-hive/maestro/internal/store/cas"
@@ -370,22 +369,4 @@ func TestLayersOfAnotherStartOfTheHostAreNotBelieved(t *testing.T) {
 			require.NotEqual(t, before, after, "it was made again")
 		})
 	}
-}
-
-func TestDamageInTheStoreMakesNoLayer(t *testing.T) {
-	t.Parallel()
-	store, root := t.TempDir(), t.TempDir()
-	s := openStore(t, store)
-	l := openLayers(t, s, root, nil)
-	m := put(t, s, map[string]string{"a": "sound"})
-	blob := cas.DigestOf([]byte("sound"))
-	require.NoError(t, os.WriteFile(filepath.Join(store, filepath.FromSlash(storage.BlobKey(blob))), []byte("wrong"), 0o600))
-	_, err := l.Acquire(t.Context(), m)
-	require.ErrorIs(t, err, session.ErrCorrupt)
-	_, err = l.Acquire(t.Context(), "0123")
-	require.ErrorContains(t, err, "not the digest of a manifest")
-	require.Empty(t, layersOf(t, root))
-	left, err := os.ReadDir(filepath.Join(root, "tmp"))
-	require.NoError(t, err)
-	require.Empty(t, left)
 }

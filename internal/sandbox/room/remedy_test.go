@@ -2,7 +2,6 @@ package room
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -22,16 +21,6 @@ func TestIDsThatAUserNamespaceMaps(t *testing.T) {
 	} {
 		require.NoError(t, os.WriteFile(file, []byte(ids), 0o600))
 		require.Equal(t, want, mapped(file, 64100), ids)
-	}
-}
-
-func TestRemediesForOverlays(t *testing.T) {
-	t.Parallel()
-	for text, want := range map[string]string{
-		"mount overlay: no such device":   "; load the kernel's module overlay",
-		"mount overlay: invalid argument": "; keep the store on a ",
-	} {
-		require.ErrorContains(t, OverlayRemedy(errors.New(text), t.TempDir()), want)
 	}
 }
 

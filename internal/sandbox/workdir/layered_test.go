@@ -31,12 +31,10 @@ func TestWhatAnAgentLeftAboveLayers(t *testing.T) {
 		return []string{"/layers/" + string(manifest)}, func() { held.Add(-1) }, nil
 	}})
 	require.True(t, d.HasLayers())
-	w, err := d.Make(web, backend)
-	require.NoError(t, err)
+	w := made(t, d)
 	require.False(t, d.IsLayered(w))
 	write(t, filepath.Join(w.Tree, "copied"), nil)
-	w, err = d.Make(web, backend)
-	require.NoError(t, err)
+	w = made(t, d)
 
 	ctx, end := context.WithCancel(t.Context())
 	laid, release, err := d.UseLayers(ctx, w, first)
@@ -94,8 +92,7 @@ func TestWhatAnAgentLeftAboveLayers(t *testing.T) {
 func TestACheckWithoutLayers(t *testing.T) {
 	t.Parallel()
 	d := workdir.New(workdir.Options{Root: t.TempDir()})
-	w, err := d.Make(web, backend)
-	require.NoError(t, err)
+	w := made(t, d)
 	for _, dir := range []string{w.Tree, w.Home, w.Tmp} {
 		write(t, filepath.Join(dir, "left"), nil)
 	}

@@ -20,6 +20,13 @@ var (
 	backend = spec.AssignmentID{Phase: "build", Persona: "backend"}
 )
 
+func made(t *testing.T, d *workdir.Dirs) session.WorkDir {
+	t.Helper()
+	w, err := d.Make(web, backend)
+	require.NoError(t, err)
+	return w
+}
+
 func write(t *testing.T, path string, data []byte) {
 	t.Helper()
 	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
@@ -30,11 +37,9 @@ func TestWorkDirectories(t *testing.T) {
 	t.Parallel()
 	root := filepath.Join(t.TempDir(), "state[1]*?") // a path is no pattern
 	d := workdir.New(workdir.Options{Root: root})
-	w, err := d.Make(web, backend)
-	require.NoError(t, err)
+	w := made(t, d)
 	require.Regexp(t, regexp.QuoteMeta(filepath.Join(root, "default/web-1/build/backend"))+"/[0-9a-f]{32}/tree$", w.Tree)
-	again, err := d.Make(web, backend)
-	require.NoError(t, err)
+	again := made(t, d)
 	require.True(t, w.New)
 	require.False(t, again.New, "something may be at work there")
 	again.New = true
@@ -58,9 +63,8 @@ func TestWorkDirectories(t *testing.T) {
 func TestLiveLogs(t *testing.T) {
 	t.Parallel()
 	d := workdir.New(workdir.Options{Root: t.TempDir()})
-	w, err := d.Make(web, backend)
-	require.NoError(t, err)
-	_, err = d.OpenLiveLog(web, backend)
+	w := made(t, d)
+	_, err := d.OpenLiveLog(web, backend)
 	require.ErrorIs(t, err, fs.ErrNotExist)
 	write(t, w.LiveLog, []byte("hello"))
 	log, err := d.OpenLiveLog(web, backend)
@@ -75,8 +79,7 @@ func TestLiveLogs(t *testing.T) {
 func TestWhatAnAgentDidToItsDirectoriesIsUndone(t *testing.T) {
 	t.Parallel()
 	d := workdir.New(workdir.Options{Root: t.TempDir()})
-	w, err := d.Make(web, backend)
-	require.NoError(t, err)
+	w := made(t, d)
 	outside := t.TempDir()
 	require.NoError(t, os.Remove(w.Home))
 	require.NoError(t, os.Symlink(outside, w.Home))

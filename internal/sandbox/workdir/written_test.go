@@ -23,8 +23,7 @@ func random(n int) []byte {
 func TestWhatAnAttemptHasWritten(t *testing.T) {
 	t.Parallel()
 	d := workdir.New(workdir.Options{Root: t.TempDir()})
-	dir, err := d.Make(web, backend)
-	require.NoError(t, err)
+	dir := made(t, d)
 	written := func(since time.Time) session.Written {
 		w, err := d.Written(t.Context(), dir, since)
 		require.NoError(t, err)
@@ -72,8 +71,7 @@ func TestWhatCannotBeMeasured(t *testing.T) {
 		t.Skip("root may read everything; make test-user runs this as another user")
 	}
 	d := workdir.New(workdir.Options{Root: t.TempDir()})
-	dir, err := d.Make(web, backend)
-	require.NoError(t, err)
+	dir := made(t, d)
 	base := filepath.Dir(dir.Tree)
 	hidden := func() bool {
 		w, err := d.Written(t.Context(), dir, time.Time{})

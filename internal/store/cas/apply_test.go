@@ -73,84 +73,54 @@ func TestADifferenceIsMadeInADirectory(t *testing.T) {
 func TestLocalChangesAreConflicts(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
-	from := snapshot(t, s, map[string]string{"a": "a\n", "b": "b\n", "c": "c\n", "d/x": "x\n"})
-	to := snapshot(t, s, map[string]string{"a": "A\n", "c": "c\n", "new": "new\n", "d/x": "X\n", "d/y": "Y\n"})
+	from, to := snapshot(t, s, files("a=a b=b c=c d/x=x")), snapshot(t, s, files("a=A c=c new=new d/x=X d/y=Y"))
 	outside := t.TempDir()
-	tests := map[string]struct {
-		files map[string]string
-		want  map[string]string
+	for name, tt := range map[string]struct {
+		files  string
+		want   map[string]string
+		wanted []string
 	}{
 		"changed on both sides": {
-			map[string]string{"a": "mine\n", "b": "b\n", "d/x": "x\n"},
-			map[string]string{"a": "was changed in the directory and by the session"},
+			"a=mine b=b d/x=x", map[string]string{"a": "was changed in the directory and by the session"}, nil,
 		},
-		"changed to the same":           {map[string]string{"a": "A\n", "b": "b\n", "d/x": "x\n", "new": "new\n"}, nil},
-		"changed where the session not": {map[string]string{"a": "a\n", "b": "b\n", "c": "mine\n", "d/x": "x\n"}, nil},
+		"changed to the same":           {"a=A b=b d/x=x new=new", nil, nil},
+		"changed where the session not": {"a=a b=b c=mine d/x=x", nil, nil},
 		"gone where it was changed": {
-			map[string]string{"b": "b\n", "d/x": "x\n"},
-			map[string]string{"a": "was removed in the directory, and the session changed it"},
+			"b=b d/x=x", map[string]string{"a": "was removed in the directory, and the session changed it"}, nil,
 		},
-		"gone where it was removed": {map[string]string{"a": "a\n", "d/x": "x\n"}, nil},
+		"gone where it was removed": {"a=a d/x=x", nil, nil},
 		"changed where it was removed": {
-			map[string]string{"a": "a\n", "b": "mine\n", "d/x": "x\n"},
-			map[string]string{"b": "was changed in the directory, and the session removed it"},
+			"a=a b=mine d/x=x", map[string]string{"b": "was changed in the directory, and the session removed it"}, nil,
 		},
 		"there where it was made": {
-			map[string]string{"a": "a\n", "b": "b\n", "new": "mine\n", "d/x": "x\n"},
-			map[string]string{"new": "already exists in the directory with other content"},
+			"a=a b=b new=mine d/x=x", map[string]string{"new": "already exists in the directory with other content"}, nil,
 		},
-		"executable": {
-			map[string]string{"a": "a\n", "b": "b\n", "d/x": "#!"},
-			map[string]string{"d/x": "was changed in the directory and by the session"},
-		},
-		"a link for a file": {
-			map[string]string{"a": "-> b", "b": "b\n", "d/x": "x\n"},
-			map[string]string{"a": "is a link to b there, and was a file"},
-		},
-		"a directory for a file": {
-			map[string]string{"a/mine": "m\n", "b": "b\n", "d/x": "x\n"},
-			map[string]string{"a": "is a directory there, with a/mine"},
-		},
-		"a file for a directory": {
-			map[string]string{"a": "a\n", "b": "b\n", "d": "d\n"},
-			map[string]string{
-				"d/x": "d is a file in the directory, not a directory",
-				"d/y": "d is a file in the directory, not a directory",
-			},
-		},
-		"a link out for a directory": {
-			map[string]string{"a": "a\n", "b": "b\n", "d": "-> " + outside},
-			map[string]string{
-				"d/x": "d is a link in the directory, not a directory",
-				"d/y": "d is a link in the directory, not a directory",
-			},
-		},
-		"a link within for a directory": {
-			map[string]string{"a": "a\n", "b": "b\n", "d": "-> e", "e/x": "x\n"},
-			map[string]string{
-				"d/x": "d is a link in the directory, not a directory",
-				"d/y": "d is a link in the directory, not a directory",
-			},
-		},
-		"selected away from its trouble": {map[string]string{"a": "mine\n", "b": "b\n", "d/x": "x\n"}, nil},
-	}
-	for name, tt := range tests {
+		"executable":             {"a=a b=b d/x=#!", map[string]string{"d/x": "was changed in the directory and by the session"}, nil},
+		"a link for a file":      {"a=->b b=b d/x=x", map[string]string{"a": "is a link to b there, and was a file"}, nil},
+		"a directory for a file": {"a/mine=m b=b d/x=x", map[string]string{"a": "is a directory there, with a/mine"}, nil},
+		"a file for a directory": {"a=a b=b d=d", map[string]string{
+			"d/x": "d is a file in the directory, not a directory", "d/y": "d is a file in the directory, not a directory",
+		}, nil},
+		"a link out for a directory": {"a=a b=b d=->" + outside, map[string]string{
+			"d/x": "d is a link in the directory, not a directory", "d/y": "d is a link in the directory, not a directory",
+		}, nil},
+		"a link within for a directory": {"a=a b=b d=->e e/x=x", map[string]string{
+			"d/x": "d is a link in the directory, not a directory", "d/y": "d is a link in the directory, not a directory",
+		}, nil},
+		"selected away from its trouble": {"a=mine b=b d/x=x", nil, []string{"d", "new"}},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
-			writeTree(t, dir, tt.files)
-			var wanted []string
-			if name == "selected away from its trouble" {
-				wanted = []string{"d", "new"}
-			}
-			conflicts := apply(t, s, dir, from, to, wanted...)
+			writeTree(t, dir, files(tt.files))
+			conflicts := apply(t, s, dir, from, to, tt.wanted...)
 			if tt.want == nil {
 				require.Empty(t, conflicts)
-				require.Equal(t, "X\n", readTree(t, dir)["d/x"])
+				require.Equal(t, "X", readTree(t, dir)["d/x"])
 				return
 			}
 			require.Equal(t, tt.want, conflicts)
-			require.Equal(t, tt.files, readTree(t, dir), "nothing is written")
+			require.Equal(t, files(tt.files), readTree(t, dir), "nothing is written")
 		})
 	}
 	require.Empty(t, readTree(t, outside))
@@ -238,10 +208,9 @@ func TestALostContentIsFoundBeforeAnythingIsWritten(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
 	from, to := snapshot(t, s, nil), snapshot(t, s, map[string]string{"a": "a\n", "b": "b\n"})
-	m, err := s.Manifest(t.Context(), to)
-	require.NoError(t, err)
+	m := manifest(t, s, to)
 	name := string(m["b"].SHA256)
 	require.NoError(t, os.Remove(filepath.Join(s.Dir(), "blobs", "sha256", name[:2], name[2:])))
-	_, err = s.PlanApply(t.Context(), t.TempDir(), from, to, nil)
+	_, err := s.PlanApply(t.Context(), t.TempDir(), from, to, nil)
 	require.ErrorIs(t, err, session.ErrNotFound)
 }

@@ -32,95 +32,95 @@ func materialised(t *testing.T, s *content, files map[string]string) (dir string
 	return dir, manifest
 }
 
+// files reads a tree as "path=content": without a content it is 1, and one that begins with -> is a link.
+func files(text string) map[string]string {
+	all := map[string]string{}
+	for _, word := range strings.Fields(text) {
+		path, content, ok := strings.Cut(word, "=")
+		if target, link := strings.CutPrefix(content, "->"); link {
+			content = "-> " + target
+		} else if !ok {
+			content = "1"
+		}
+		all[path] = content
+	}
+	return all
+}
+
+// TestWhatIsCollected has a directory filled from a base, to which files are added, .gitignore with rules among them.
 func TestWhatIsCollected(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		name             string
-		base, add        map[string]string
-		remove           []string
-		ignore, produces []string
-		changed, deleted []string
+		name, base, add, rules   string
+		remove                   []string
+		ignore, produces         []string
+		wantChanged, wantDeleted string
 	}{
-		{name: "nothing", base: map[string]string{"a": "1"}},
-		{name: "new, changed, deleted", base: map[string]string{"a": "1", "b": "1", "c/d": "1"}, add: map[string]string{
-			"a":     "2",
-			"n/e/w": "1",
-		}, remove: []string{"c"}, changed: []string{"a", "n/e/w"}, deleted: []string{"c/d"}},
-		{name: "executable", base: map[string]string{"a": "#!x"}, add: map[string]string{"b": "#!x"}, changed: []string{"b"}},
+		{name: "nothing", base: "a"},
 		{
-			name: "caches", add: map[string]string{
-				"node_modules/x/y": "1", "a/target/x": "1", "a/pom.xml": "1", ".venv/x": "1",
-				"b/__pycache__/x": "1", ".git/config": "1", "sub/.git": "gitdir: x", "other/.GIT/config": "1", "a/.g\u200cit/config": "1",
-				"b/git~1/config": "1", "c/.git. /x": "1", "d/.git::$INDEX_ALLOCATION/x": "1", "ok": "1",
-			},
-			changed: []string{"a/pom.xml", "ok"},
+			name: "new, changed, deleted", base: "a b c/d", add: "a=2 n/e/w", remove: []string{"c"},
+			wantChanged: "a n/e/w", wantDeleted: "c/d",
+		},
+		{name: "executable", base: "a=#!x", add: "b=#!x", wantChanged: "b"},
+		{name: "caches", add: "node_modules/x/y a/target/x a/pom.xml .venv/x b/__pycache__/x ok", wantChanged: "a/pom.xml ok"},
+		{
+			name: "git's own", add: ".git/config sub/.git=gitdir:x other/.GIT/config a/.g\u200cit/config b/git~1/config " +
+				"d/.git::$INDEX_ALLOCATION/x ok", wantChanged: "ok",
+		},
+		{name: "sources in a directory named like a build", add: "internal/target/new.go", wantChanged: "internal/target/new.go"},
+		{
+			name: "sources below one beside which a build is", add: "Cargo.toml src/target/mod.rs target/x",
+			wantChanged: "Cargo.toml src/target/mod.rs",
+		},
+		{name: "files named like caches", add: "target a/node_modules", wantChanged: "a/node_modules target"},
+		{name: "links instead of caches", add: "node_modules=->/outside"},
+		{
+			name: "own .gitignore", rules: "*.log", add: "a.log d/b.log d/.gitignore=!b.log",
+			wantChanged: ".gitignore d/.gitignore d/b.log",
+		},
+		{name: "taken back", rules: "!target", add: "target/x", wantChanged: ".gitignore target/x"},
+		{name: "the team's", rules: "!*.tmp", add: "a.tmp b/c.tmp d", ignore: []string{"*.tmp"}, wantChanged: ".gitignore d"},
+		{
+			name: "produced", rules: "dist/\n*.log", add: "dist/a.js dist/b.css x.log y.log", produces: []string{"dist/*.js", "x.log"},
+			wantChanged: ".gitignore dist/a.js x.log",
 		},
 		{
-			name: "sources in a directory named like a build", add: map[string]string{"internal/target/new.go": "1"},
-			changed: []string{"internal/target/new.go"},
-		},
-		{name: "sources below one beside which a build is", add: map[string]string{
-			"Cargo.toml": "1", "src/target/mod.rs": "1",
-			"target/x": "1",
-		}, changed: []string{"Cargo.toml", "src/target/mod.rs"}},
-		{
-			name: "files named like caches", add: map[string]string{"target": "1", "a/node_modules": "1"},
-			changed: []string{"a/node_modules", "target"},
-		},
-		{name: "links instead of caches", add: map[string]string{"node_modules": "-> /outside"}},
-		{name: "own .gitignore", add: map[string]string{
-			".gitignore": "*.log\n", "a.log": "1", "d/b.log": "1",
-			"d/.gitignore": "!b.log",
-		}, changed: []string{".gitignore", "d/.gitignore", "d/b.log"}},
-		{
-			name: "taken back", add: map[string]string{".gitignore": "!target\n", "target/x": "1"},
-			changed: []string{".gitignore", "target/x"},
+			name: "produced anywhere, but not in caches", rules: "out/", add: "out/a.md node_modules/m/README.md",
+			produces: []string{"**/*.md"}, wantChanged: ".gitignore out/a.md",
 		},
 		{
-			name: "the team's", add: map[string]string{"a.tmp": "1", "b/c.tmp": "1", "d": "1", ".gitignore": "!*.tmp"},
-			ignore: []string{"*.tmp"}, changed: []string{".gitignore", "d"},
+			name: "produced in a cache by name", add: "app/Cargo.toml app/target/release/app app/target/debug/app",
+			produces: []string{"**/target/release/*"}, wantChanged: "app/Cargo.toml app/target/release/app",
 		},
-		{name: "produced", add: map[string]string{
-			".gitignore": "dist/\n*.log\n", "dist/a.js": "1", "dist/b.css": "1", "x.log": "1",
-			"y.log": "1",
-		}, produces: []string{"dist/*.js", "x.log"}, changed: []string{".gitignore", "dist/a.js", "x.log"}},
-		{name: "produced anywhere, but not in caches", add: map[string]string{
-			".gitignore": "out/\n", "out/a.md": "1",
-			"node_modules/m/README.md": "1",
-		}, produces: []string{"**/*.md"}, changed: []string{".gitignore", "out/a.md"}},
+		{name: "git's own is never produced", add: ".git/hooks/x", produces: []string{"**", ".git/**"}},
 		{
-			name: "produced in a cache by name", add: map[string]string{
-				"app/Cargo.toml": "1", "app/target/release/app": "1",
-				"app/target/debug/app": "1",
-			}, produces: []string{"**/target/release/*"},
-			changed: []string{"app/Cargo.toml", "app/target/release/app"},
-		},
-		{name: "git's own is never produced", add: map[string]string{".git/hooks/x": "1"}, produces: []string{"**", ".git/**"}},
-		{
-			name: "ignored but in the base", base: map[string]string{"a.log": "1", "out/x": "1", "out/y": "1", "out/z": "1"},
-			add:    map[string]string{".gitignore": "*.log\nout/\n", "a.log": "2", "out/x": "2", "out/new": "1", "b.log": "1"},
-			remove: []string{"out/y"}, changed: []string{".gitignore", "a.log", "out/x"}, deleted: []string{"out/y"},
+			name: "ignored but in the base", base: "a.log out/x out/y out/z", rules: "*.log\nout/", add: "a.log=2 out/x=2 out/new b.log",
+			remove: []string{"out/y"}, wantChanged: ".gitignore a.log out/x", wantDeleted: "out/y",
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			s := newStore(t)
-			dir, base := materialised(t, s, c.base)
+			dir, base := materialised(t, s, files(c.base))
 			for _, p := range c.remove {
 				require.NoError(t, os.RemoveAll(filepath.Join(dir, p)))
 			}
-			writeTree(t, dir, c.add)
-			out, err := s.Collect(t.Context(), session.Collect{Base: base, Dir: dir, Ignore: c.ignore, Produces: c.produces})
-			require.NoError(t, err)
-			require.Equal(t, append([]string{}, c.changed...), out.Changed)
-			require.Equal(t, append([]string{}, c.deleted...), out.Deleted)
+			add := files(c.add)
+			if c.rules != "" {
+				add[".gitignore"] = c.rules + "\n"
+			}
+			if c.name == "git's own" {
+				add["c/.git. /x"] = "1"
+			}
+			writeTree(t, dir, add)
+			out := collected(t, s, session.Collect{Base: base, Dir: dir, Ignore: c.ignore, Produces: c.produces})
+			require.Equal(t, strings.Fields(c.wantChanged), out.Changed)
+			require.Equal(t, strings.Fields(c.wantDeleted), out.Deleted)
 
 			delta, err := s.Delta(t.Context(), out.Delta)
 			require.NoError(t, err)
-			before, err := s.Manifest(t.Context(), base)
-			require.NoError(t, err)
-			after, err := s.Manifest(t.Context(), out.Output)
-			require.NoError(t, err)
+			before := manifest(t, s, base)
+			after := manifest(t, s, out.Output)
 			require.Equal(t, after, castest.Apply(before, delta))
 			for p, e := range after {
 				if e.Link == "" {
@@ -142,8 +142,23 @@ func TestWhatIsCollected(t *testing.T) {
 
 func TestWhatMayNotBeKept(t *testing.T) {
 	t.Parallel()
-	path := func(names ...string) func(dir string) string {
-		return func(dir string) string { return filepath.Join(append([]string{dir}, names...)...) }
+	has := func(tree string) func(*testing.T, string) {
+		return func(t *testing.T, dir string) { writeTree(t, dir, files(tree)) }
+	}
+	named := func(name string, sizes ...int64) func(*testing.T, string) {
+		return func(t *testing.T, dir string) {
+			path := mustWrite(t, dir, name)
+			for _, size := range sizes {
+				require.NoError(t, os.Truncate(path, size))
+			}
+		}
+	}
+	many := func(n int, sizes ...int64) func(*testing.T, string) {
+		return func(t *testing.T, dir string) {
+			for i := range n {
+				named(fmt.Sprintf("f%02d", i), sizes...)(t, dir)
+			}
+		}
 	}
 	odd := []string{
 		"absolute link", "escaping link", "escape through a link", "named pipe", "socket", "control character",
@@ -154,64 +169,31 @@ func TestWhatMayNotBeKept(t *testing.T) {
 		make func(t *testing.T, dir string)
 		says []string
 	}{
-		{
-			"absolute link", func(t *testing.T, dir string) { writeTree(t, dir, map[string]string{"l": "-> /etc/passwd"}) },
-			[]string{`"l"`, "absolute"},
-		},
-		{
-			"escaping link", func(t *testing.T, dir string) { writeTree(t, dir, map[string]string{"d/l": "-> ../../x"}) },
-			[]string{`"d/l"`, "out of the tree"},
-		},
-		{"escape through a link", func(t *testing.T, dir string) {
-			writeTree(t, dir, map[string]string{"d/up": "-> ..", "x": "-> d/up/../etc"})
-		}, []string{`"x"`, ".."}},
-		{
-			"named pipe", func(t *testing.T, dir string) { require.NoError(t, syscall.Mkfifo(path("p")(dir), 0o600)) },
-			[]string{`"p"`, "named pipe"},
-		},
+		{"absolute link", has("l=->/etc/passwd"), []string{`"l"`, "absolute"}},
+		{"escaping link", has("d/l=->../../x"), []string{`"d/l"`, "out of the tree"}},
+		{"escape through a link", has("d/up=->.. x=->d/up/../etc"), []string{`"x"`, ".."}},
+		{"named pipe", func(t *testing.T, dir string) {
+			require.NoError(t, syscall.Mkfifo(filepath.Join(dir, "p"), 0o600))
+		}, []string{`"p"`, "named pipe"}},
 		{"socket", func(t *testing.T, dir string) {
-			l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path("s")(dir), Net: "unix"})
+			l, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(dir, "s"), Net: "unix"})
 			require.NoError(t, err)
 			l.SetUnlinkOnClose(false)
 			require.NoError(t, l.Close())
 		}, []string{`"s"`, "socket"}},
-		{
-			"git in a directory", func(t *testing.T, dir string) { writeTree(t, dir, map[string]string{"x/.git/config": "[core]"}) },
-			[]string{`"x/.git"`, "git itself"},
-		},
-		{
-			"too large", func(t *testing.T, dir string) { require.NoError(t, os.Truncate(mustWrite(t, dir, "big"), 1001)) },
-			[]string{`"big"`, "1001 bytes", "1000"},
-		},
-		{"too large together", func(t *testing.T, dir string) {
-			for i := range 4 {
-				require.NoError(t, os.Truncate(mustWrite(t, dir, fmt.Sprintf("f%02d", i)), 1000))
-			}
-		}, []string{`"f03"`, "3000", "limits.tree_bytes"}},
-		{"too many", func(t *testing.T, dir string) {
-			for i := range 12 {
-				mustWrite(t, dir, fmt.Sprintf("f%02d", i))
-			}
-		}, []string{`"f10"`, "10"}},
-		{"control character", func(t *testing.T, dir string) { mustWrite(t, dir, "a\nb") }, []string{`"a\nb"`, "control"}},
-		{"not UTF-8", func(t *testing.T, dir string) { mustWrite(t, dir, "a\xff") }, []string{"UTF-8"}},
-		{"too long", func(t *testing.T, dir string) {
-			deep := strings.Repeat(strings.Repeat("d", 200)+"/", 6)
-			require.NoError(t, os.MkdirAll(path(deep)(dir), 0o755))
-			mustWrite(t, dir, deep+"f")
-		}, []string{"1024"}},
-		{"secret", func(t *testing.T, dir string) {
-			require.NoError(t, os.WriteFile(path("cfg")(dir), []byte("key=hunter2hunter2\n"), 0o600))
-		}, []string{`"cfg"`, "secret"}},
-		{"secret in a name", func(t *testing.T, dir string) { mustWrite(t, dir, "is-hunter2hunter2") }, []string{`"is-***"`, "secret"}},
-		{
-			"secret in a link", func(t *testing.T, dir string) { writeTree(t, dir, map[string]string{"l": "-> hunter2hunter2"}) },
-			[]string{`"l"`, "secret"},
-		},
-		{
-			"the directory is gone", func(t *testing.T, dir string) { require.NoError(t, os.RemoveAll(dir)) },
-			[]string{"directory was removed or replaced"},
-		},
+		{"git in a directory", has("x/.git/config=[core]"), []string{`"x/.git"`, "git itself"}},
+		{"too large", named("big", 1001), []string{`"big"`, "1001 bytes", "1000"}},
+		{"too large together", many(4, 1000), []string{`"f03"`, "3000", "limits.tree_bytes"}},
+		{"too many", many(12), []string{`"f10"`, "10"}},
+		{"control character", named("a\nb"), []string{`"a\nb"`, "control"}},
+		{"not UTF-8", named("a\xff"), []string{"UTF-8"}},
+		{"too long", has(strings.Repeat(strings.Repeat("d", 200)+"/", 6) + "f"), []string{"1024"}},
+		{"secret", has("cfg=key:hunter2hunter2"), []string{`"cfg"`, "secret"}},
+		{"secret in a name", named("is-hunter2hunter2"), []string{`"is-***"`, "secret"}},
+		{"secret in a link", has("l=->hunter2hunter2"), []string{`"l"`, "secret"}},
+		{"the directory is gone", func(t *testing.T, dir string) {
+			require.NoError(t, os.RemoveAll(dir))
+		}, []string{"directory was removed or replaced"}},
 		{"a link in its place", func(t *testing.T, dir string) {
 			require.NoError(t, os.RemoveAll(dir))
 			require.NoError(t, os.Symlink(t.TempDir(), dir))
@@ -230,8 +212,7 @@ func TestWhatMayNotBeKept(t *testing.T) {
 				}
 				if slices.Contains(odd, c.name) { // it is left out and named, unless it had to be produced by its name
 					req.Produces = []string{"**", "{l,p,s}"}
-					out, err := s.Collect(t.Context(), req)
-					require.NoError(t, err)
+					out := collected(t, s, req)
 					require.Len(t, out.LeftOut, 1)
 					for _, part := range c.says {
 						require.Contains(t, out.LeftOut[0], part)
@@ -268,17 +249,15 @@ func TestAFileThatOutgrowsTheLimitKeepsItsOldVersion(t *testing.T) {
 	require.NoError(t, os.Truncate(filepath.Join(dir, "log"), 2000))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "other"), []byte("2"), 0o600))
 	for _, lower := range []spec.Digest{"", base} {
-		out, err := s.Collect(t.Context(), session.Collect{Base: base, Lower: lower, Dir: dir})
-		require.NoError(t, err)
+		out := collected(t, s, session.Collect{Base: base, Lower: lower, Dir: dir})
 		require.Equal(t, []string{"other"}, out.Changed)
 		require.Empty(t, out.Deleted)
 		require.Equal(t, []string{`"log": has 2000 bytes; at most 1000 are allowed (limits.file_bytes); its old version is kept`},
 			out.LeftOut)
-		_, err = s.Collect(t.Context(), session.Collect{Base: base, Lower: lower, Dir: dir, Produces: []string{"log"}})
+		_, err := s.Collect(t.Context(), session.Collect{Base: base, Lower: lower, Dir: dir, Produces: []string{"log"}})
 		require.ErrorContains(t, err, "at most 1000 are allowed")
 	}
-	snap, err := s.Snapshot(t.Context(), dir, cas.SnapshotOptions{Tracked: []string{"log"}})
-	require.NoError(t, err)
+	snap := snapped(t, s, dir, cas.SnapshotOptions{Tracked: []string{"log"}})
 	require.Equal(t, []string{`"log": has 2000 bytes; at most 1000 are allowed (limits.file_bytes)`}, snap.Odd)
 	require.Equal(t, 1, snap.Files)
 }
@@ -300,9 +279,7 @@ func TestIgnoredThingsAreNotRefused(t *testing.T) {
 	})
 	require.NoError(t, syscall.Mkfifo(filepath.Join(dir, "run", "pipe"), 0o600))
 	mustWrite(t, dir, "run/a\nb")
-	out, err := s.Collect(t.Context(), session.Collect{Base: base, Dir: dir})
-	require.NoError(t, err)
-	require.Equal(t, []string{".gitignore"}, out.Changed)
+	require.Equal(t, []string{".gitignore"}, collected(t, s, session.Collect{Base: base, Dir: dir}).Changed)
 }
 
 func TestSecretsAreFoundAcrossBuffers(t *testing.T) {
@@ -342,9 +319,7 @@ func TestFilesThatTheirOwnerLockedAway(t *testing.T) {
 	require.NoError(t, os.Chmod(filepath.Join(dir, "a"), 0))
 	require.NoError(t, os.Chmod(filepath.Join(dir, "d"), 0))
 	t.Cleanup(func() { _ = os.Chmod(filepath.Join(dir, "d"), 0o755) })
-	out, err := s.Collect(t.Context(), session.Collect{Base: base, Dir: dir})
-	require.NoError(t, err)
-	require.Equal(t, []string{"a", "d/b"}, out.Changed)
+	require.Equal(t, []string{"a", "d/b"}, collected(t, s, session.Collect{Base: base, Dir: dir}).Changed)
 
 	require.NoError(t, os.Chmod(filepath.Join(dir, "d"), 0))
 	require.NoError(t, s.Materialise(t.Context(), base, dir))
@@ -356,8 +331,7 @@ func TestOnlyAddsToADelta(t *testing.T) {
 	s := newStore(t)
 	dir, base := materialised(t, s, map[string]string{"a": "1", "b": "1"})
 	writeTree(t, dir, map[string]string{"a": "2", "new": "1", ".gitignore": "*.out\n"})
-	work, err := s.Collect(t.Context(), session.Collect{Base: base, Dir: dir})
-	require.NoError(t, err)
+	work := collected(t, s, session.Collect{Base: base, Dir: dir})
 
 	// A check leaves things behind, of which only some are kept.
 	writeTree(t, dir, map[string]string{"coverage.out": "99%", "junk": "1", "a": "spoiled", "report/x.xml": "1"})
@@ -378,8 +352,7 @@ func TestOnlyAddsToADelta(t *testing.T) {
 
 	// What the check took back is taken back.
 	require.NoError(t, os.Remove(filepath.Join(dir, "new")))
-	out, err = s.Collect(t.Context(), session.Collect{Base: base, Dir: dir, Only: []string{"new"}, On: work.Output})
-	require.NoError(t, err)
+	out = collected(t, s, session.Collect{Base: base, Dir: dir, Only: []string{"new"}, On: work.Output})
 	require.Equal(t, []string{".gitignore", "a"}, out.Changed)
 }
 
@@ -435,11 +408,8 @@ func TestCollectionIsTheDifference(t *testing.T) {
 			require.NoError(t, s.Materialise(t.Context(), base, dir))
 			require.Equal(t, files, readTree(t, dir), "seed %d", seed)
 			edit(t, r, dir, files)
-			out, err := s.Collect(t.Context(), session.Collect{Base: base, Dir: dir})
-			require.NoError(t, err)
-			tree, err := s.Manifest(t.Context(), out.Output)
-			require.NoError(t, err)
-			require.Equal(t, manifestOf(files), tree, "seed %d", seed)
+			out := collected(t, s, session.Collect{Base: base, Dir: dir})
+			require.Equal(t, manifestOf(files), manifest(t, s, out.Output), "seed %d", seed)
 			base = out.Output
 		}
 	}
@@ -459,11 +429,9 @@ func TestLinksIntoTheTreeAreMadeRelative(t *testing.T) {
 		} {
 			require.NoError(t, os.Symlink(target, filepath.Join(req.Dir, link)))
 		}
-		out, err := s.Collect(t.Context(), req)
-		require.NoError(t, err)
+		out := collected(t, s, req)
 		require.Len(t, out.LeftOut, 3, "where .. could lead anywhere: %q", out.LeftOut)
-		m, err := s.Manifest(t.Context(), out.Output)
-		require.NoError(t, err)
+		m := manifest(t, s, out.Output)
 		for link, target := range map[string]string{
 			"bin/full": "../lib/a", "bin/room": "../lib/a", "bin/behind": "../lib/a",
 			"top": ".",

@@ -1,6 +1,7 @@
 package cas_test
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/store/cas"
+	"github.com/maestro-hive/maestro/internal/store/cas/castest"
 )
 
 func id(persona string) spec.AssignmentID {
@@ -27,143 +29,72 @@ func step(t testing.TB, s *content, persona string, d cas.Delta, on ...int) sess
 	return session.Step{By: id(persona), Work: session.Work{Delta: name}, On: known}
 }
 
+// changes reads files as "path=content": * after a content makes it executable, - removes the file.
+func changes(text string) cas.Delta {
+	d := cas.Delta{}
+	for _, word := range strings.Fields(text) {
+		path, content, _ := strings.Cut(word, "=")
+		plain, executable := strings.CutSuffix(content, "*")
+		c := cas.Change{Entry: file(plain)}
+		if c.Executable = executable; content == "-" {
+			c = cas.Change{Deleted: true}
+		}
+		d[path] = c
+	}
+	return d
+}
+
+// TestFold has steps that are made one after the other: those after @ are the earlier ones that it knew. A conflict is a path and
+// two steps.
 func TestFold(t *testing.T) {
 	t.Parallel()
-	set := func(content string) cas.Change { return cas.Change{Entry: file(content)} }
-	gone := cas.Change{Deleted: true}
-	exec := set("1")
-	exec.Executable = true
-	type made struct {
-		delta cas.Delta
-		on    []int
-	}
-	for _, c := range []struct {
-		name  string
-		base  cas.Manifest
-		steps []made
-		want  cas.Manifest
-		// conflicts as path and the two steps
-		conflicts []string
-	}{
-		{name: "nothing", base: cas.Manifest{"a": file("1")}, want: cas.Manifest{"a": file("1")}},
+	for _, c := range []struct{ name, base, steps, want, conflicts string }{
+		{"nothing", "a=1", "", "a=1", ""},
+		{"different files", "", "a=1; b=2", "a=1 b=2", ""},
+		{"the same content", "", "a=1; a=1", "a=1", ""},
+		{"different contents", "", "a=1; a=2", "a=2", "a 0 1"},
+		{"different modes", "", "a=1; a=1*", "a=1*", "a 0 1"},
+		{"edit against delete", "a=0", "a=1; a=-", "", "a 0 1"},
+		{"delete twice", "a=0", "a=-; a=-", "", ""},
+		{"one after the other", "", "a=1; a=2 @0", "a=2", ""},
+		{"settled by a third", "", "a=1; a=2; b=3 @01", "a=2 b=3", ""},
+		{"not settled by one that knew one", "", "a=1; a=2; b=3 @1", "a=2 b=3", "a 0 1"},
+		{"three", "", "a=1; a=2; a=1", "a=1", "a 0 1, a 1 2"},
+		{"file then directory", "", "a=1; a/b=2", "a/b=2", "a 0 1"},
+		{"directory then file", "", "a/b=1 a/c/d=1; a=2", "a=2", "a 0 1"},
+		{"file for directory, knowingly", "", "a/b=1; a/b=- a=2 @0", "a=2", ""},
+		{"new file in a moved directory", "a/b=0", "a/b=- z/b=0; a/c/d=2", "a/c/d=2 z/b=0", "a/c/d 0 1"},
+		{"new file in one renamed by case", "a/b=0", "a/c=2; a/b=- A/b=0", "a/c=2 A/b=0", "a/c 0 1"},
+		{"new file beside one that is removed", "a/b=0 a/x=0", "a/b=-; a/c=2", "a/c=2 a/x=0", ""},
+		{"emptied and filled knowingly", "a/b=0", "a/b=-; a/c=2 @0", "a/c=2", ""},
+		{"names that differ in case", "", "Docs/a=1; docs/b=2", "Docs/a=1 docs/b=2", "Docs 0 1, docs 0 1"},
 		{
-			name: "different files", steps: []made{{delta: cas.Delta{"a": set("1")}}, {delta: cas.Delta{"b": set("2")}}},
-			want: cas.Manifest{"a": file("1"), "b": file("2")},
+			"names that differ in their Unicode form", "", "caf\u00e9=1; cafe\u0301=2", "caf\u00e9=1 cafe\u0301=2",
+			"cafe\u0301 0 1, caf\u00e9 0 1",
 		},
-		{
-			name: "the same content", steps: []made{{delta: cas.Delta{"a": set("1")}}, {delta: cas.Delta{"a": set("1")}}},
-			want: cas.Manifest{"a": file("1")},
-		},
-		{
-			name: "different contents", steps: []made{{delta: cas.Delta{"a": set("1")}}, {delta: cas.Delta{"a": set("2")}}},
-			want: cas.Manifest{"a": file("2")}, conflicts: []string{"a 0 1"},
-		},
-		{
-			name: "different modes", steps: []made{{delta: cas.Delta{"a": set("1")}}, {delta: cas.Delta{"a": exec}}},
-			want: cas.Manifest{"a": exec.Entry}, conflicts: []string{"a 0 1"},
-		},
-		{name: "edit against delete", base: cas.Manifest{"a": file("0")}, steps: []made{
-			{delta: cas.Delta{"a": set("1")}},
-			{delta: cas.Delta{"a": gone}},
-		}, want: cas.Manifest{}, conflicts: []string{"a 0 1"}},
-		{
-			name: "delete twice", base: cas.Manifest{"a": file("0")},
-			steps: []made{{delta: cas.Delta{"a": gone}}, {delta: cas.Delta{"a": gone}}}, want: cas.Manifest{},
-		},
-		{
-			name: "one after the other", steps: []made{{delta: cas.Delta{"a": set("1")}}, {delta: cas.Delta{"a": set("2")}, on: []int{0}}},
-			want: cas.Manifest{"a": file("2")},
-		},
-		{name: "settled by a third", steps: []made{
-			{delta: cas.Delta{"a": set("1")}},
-			{delta: cas.Delta{"a": set("2")}},
-			{delta: cas.Delta{"b": set("3")}, on: []int{0, 1}},
-		}, want: cas.Manifest{"a": file("2"), "b": file("3")}},
-		{
-			name: "not settled by one that knew one", steps: []made{
-				{delta: cas.Delta{"a": set("1")}},
-				{delta: cas.Delta{"a": set("2")}},
-				{delta: cas.Delta{"b": set("3")}, on: []int{1}},
-			}, want: cas.Manifest{"a": file("2"), "b": file("3")},
-			conflicts: []string{"a 0 1"},
-		},
-		{name: "three", steps: []made{
-			{delta: cas.Delta{"a": set("1")}},
-			{delta: cas.Delta{"a": set("2")}},
-			{delta: cas.Delta{"a": set("1")}},
-		}, want: cas.Manifest{"a": file("1")}, conflicts: []string{"a 0 1", "a 1 2"}},
-		{
-			name: "file then directory", steps: []made{{delta: cas.Delta{"a": set("1")}}, {delta: cas.Delta{"a/b": set("2")}}},
-			want: cas.Manifest{"a/b": file("2")}, conflicts: []string{"a 0 1"},
-		},
-		{name: "directory then file", steps: []made{
-			{delta: cas.Delta{"a/b": set("1"), "a/c/d": set("1")}},
-			{delta: cas.Delta{"a": set("2")}},
-		}, want: cas.Manifest{"a": file("2")}, conflicts: []string{"a 0 1"}},
-		{name: "file for directory, knowingly", steps: []made{
-			{delta: cas.Delta{"a/b": set("1")}},
-			{delta: cas.Delta{"a/b": gone, "a": set("2")}, on: []int{0}},
-		}, want: cas.Manifest{"a": file("2")}},
-		{
-			name: "new file in a directory that another moved", base: cas.Manifest{"a/b": file("0")},
-			steps: []made{{delta: cas.Delta{"a/b": gone, "z/b": set("0")}}, {delta: cas.Delta{"a/c/d": set("2")}}},
-			want:  cas.Manifest{"a/c/d": file("2"), "z/b": file("0")}, conflicts: []string{"a/c/d 0 1"},
-		},
-		{
-			name: "new file in a directory that another renamed by case", base: cas.Manifest{"a/b": file("0")},
-			steps: []made{{delta: cas.Delta{"a/c": set("2")}}, {delta: cas.Delta{"a/b": gone, "A/b": set("0")}}},
-			want:  cas.Manifest{"a/c": file("2"), "A/b": file("0")}, conflicts: []string{"a/c 0 1"},
-		},
-		{
-			name: "new file beside one that another removed", base: cas.Manifest{"a/b": file("0"), "a/x": file("0")},
-			steps: []made{{delta: cas.Delta{"a/b": gone}}, {delta: cas.Delta{"a/c": set("2")}}},
-			want:  cas.Manifest{"a/c": file("2"), "a/x": file("0")},
-		},
-		{
-			name: "a directory is emptied and filled knowingly", base: cas.Manifest{"a/b": file("0")},
-			steps: []made{{delta: cas.Delta{"a/b": gone}}, {delta: cas.Delta{"a/c": set("2")}, on: []int{0}}},
-			want:  cas.Manifest{"a/c": file("2")},
-		},
-		{
-			name:  "names that differ in case",
-			steps: []made{{delta: cas.Delta{"Docs/a": set("1")}}, {delta: cas.Delta{"docs/b": set("2")}}},
-			want:  cas.Manifest{"Docs/a": file("1"), "docs/b": file("2")}, conflicts: []string{"Docs 0 1", "docs 0 1"},
-		},
-		{
-			name:  "names that differ in their Unicode form",
-			steps: []made{{delta: cas.Delta{"caf\u00e9": set("1")}}, {delta: cas.Delta{"cafe\u0301": set("2")}}},
-			want:  cas.Manifest{"caf\u00e9": file("1"), "cafe\u0301": file("2")}, conflicts: []string{"cafe\u0301 0 1", "caf\u00e9 0 1"},
-		},
-		{
-			name: "names that differed in case before", base: cas.Manifest{"Docs/x": file("0"), "docs/x": file("0")},
-			steps: []made{{delta: cas.Delta{"Docs/x": set("1")}}, {delta: cas.Delta{"docs/x": set("2")}}},
-			want:  cas.Manifest{"Docs/x": file("1"), "docs/x": file("2")},
-		},
-		{
-			name: "new file in a directory that another replaced", base: cas.Manifest{"a/b": file("0")},
-			steps: []made{{delta: cas.Delta{"a/b": gone, "a": set("1")}}, {delta: cas.Delta{"a/c": set("2")}}},
-			want:  cas.Manifest{"a/c": file("2")}, conflicts: []string{"a 0 1"},
-		},
+		{"names that differed before", "Docs/x=0 docs/x=0", "Docs/x=1; docs/x=2", "Docs/x=1 docs/x=2", ""},
+		{"new file in a replaced directory", "a/b=0", "a/b=- a=1; a/c=2", "a/c=2", "a 0 1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			s := newStore(t)
-			base, err := s.PutManifest(t.Context(), c.base)
-			require.NoError(t, err)
 			var steps []session.Step
-			for i, m := range c.steps {
-				steps = append(steps, step(t, s, string(rune('0'+i)), m.delta, m.on...))
+			for i, text := range strings.Split(c.steps, ";") {
+				text, known, _ := strings.Cut(text, "@")
+				var on []int
+				for _, step := range known {
+					on = append(on, int(step-'0'))
+				}
+				steps = append(steps, step(t, s, strconv.Itoa(i), changes(text), on...))
 			}
-			folded, err := s.Fold(t.Context(), base, steps)
+			folded, err := s.Fold(t.Context(), putManifest(t, s, castest.Apply(nil, changes(c.base))), steps)
 			require.NoError(t, err)
-			m, err := s.Manifest(t.Context(), folded.Manifest)
-			require.NoError(t, err)
-			require.Equal(t, c.want, m)
+			require.Equal(t, castest.Apply(nil, changes(c.want)), manifest(t, s, folded.Manifest))
 			var got []string
 			for _, conflict := range folded.Conflicts {
 				got = append(got, strings.Join([]string{conflict.Path, conflict.Between[0].Persona, conflict.Between[1].Persona}, " "))
 			}
-			require.Equal(t, c.conflicts, got)
+			require.Equal(t, c.conflicts, strings.Join(got, ", "))
 		})
 	}
 }

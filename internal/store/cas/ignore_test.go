@@ -51,9 +51,7 @@ func needGit(t *testing.T) {
 
 func snapshotPaths(t *testing.T, s *content, dir string) []string {
 	t.Helper()
-	snap, err := s.Snapshot(t.Context(), dir, cas.SnapshotOptions{})
-	require.NoError(t, err)
-	return manifest(t, s, snap.Manifest).Paths()
+	return manifest(t, s, snapped(t, s, dir, cas.SnapshotOptions{}).Manifest).Paths()
 }
 
 func TestIgnoresAsGitDoes(t *testing.T) {
@@ -147,21 +145,18 @@ func TestIgnoreRulesThatAreTooMany(t *testing.T) {
 		`"large/.gitignore": its ignore rules do not count: it has 262149 bytes; at most 262144 are allowed`,
 	}
 	taken := []string{".gitignore", "a/.gitignore", "a/a/.gitignore", "a/a/kept", "large/.gitignore", "large/kept"}
-	snap, err := s.Snapshot(t.Context(), dir, cas.SnapshotOptions{})
-	require.NoError(t, err)
+	snap := snapped(t, s, dir, cas.SnapshotOptions{})
 	require.Equal(t, said, snap.Odd)
 	require.Equal(t, taken, manifest(t, s, snap.Manifest).Paths())
 
 	empty, err := s.PutManifest(t.Context(), cas.Manifest{})
 	require.NoError(t, err)
-	out, err := s.Collect(t.Context(), session.Collect{Base: empty, Dir: dir})
-	require.NoError(t, err)
+	out := collected(t, s, session.Collect{Base: empty, Dir: dir})
 	require.Equal(t, said, out.LeftOut)
 	require.Equal(t, taken, out.Changed)
 	upper := t.TempDir() // over the result
 	writeTree(t, upper, map[string]string{"a/a/kept": "2", "a/a/c.log": "1", "large/kept": "2"})
-	out, err = s.Collect(t.Context(), session.Collect{Base: out.Output, Lower: out.Output, Dir: upper})
-	require.NoError(t, err)
+	out = collected(t, s, session.Collect{Base: out.Output, Lower: out.Output, Dir: upper})
 	require.Equal(t, said, out.LeftOut)
 	require.Equal(t, []string{"a/a/kept", "large/kept"}, out.Changed)
 }

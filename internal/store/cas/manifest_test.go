@@ -14,18 +14,6 @@ func file(content string) cas.Entry {
 	return cas.Entry{SHA256: sha([]byte(content)), Size: int64(len(content))}
 }
 
-func TestADeltaIsWrittenInOneWay(t *testing.T) {
-	t.Parallel()
-	d := cas.Delta{"b": {Entry: file("b")}, "gone": {Deleted: true}}
-	data, err := cas.EncodeDelta(d)
-	require.NoError(t, err)
-	require.Equal(t, `{"changes":{"b":{"sha256":"`+string(sha([]byte("b")))+
-		`","size":1},"gone":{"deleted":true}},"schema":"maestro.delta/v1"}`, string(data))
-	again, err := cas.DecodeDelta(data)
-	require.NoError(t, err)
-	require.Equal(t, d, again)
-}
-
 func TestManifestsThatNoDirectoryCanHold(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)

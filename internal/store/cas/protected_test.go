@@ -30,8 +30,7 @@ func TestProtectedFilesStayAsTheyWere(t *testing.T) {
 	} {
 		put(path, text)
 	}
-	before, err := s.Collect(t.Context(), session.Collect{Base: empty, Dir: dir})
-	require.NoError(t, err)
+	before := collected(t, s, session.Collect{Base: empty, Dir: dir})
 	put("tests/a", "changed")
 	put("tests/new", "new")
 	put("target/tests/a", "changed")

@@ -21,8 +21,7 @@ func TestSnapshotsLeaveKeysOut(t *testing.T) {
 		"id_rsa":         "1", "id_rsa.pub": "1", "id_ed25519": "1", ".ssh/config": "1", ".gitignore": "*.log\n", "a.log": "1",
 		"node_modules/x/y": "1",
 	})
-	snap, err := s.Snapshot(t.Context(), dir, cas.SnapshotOptions{})
-	require.NoError(t, err)
+	snap := snapped(t, s, dir, cas.SnapshotOptions{})
 	require.Equal(t, []string{".gitignore", "environment.go", "main.go", "monkey.go"}, manifest(t, s, snap.Manifest).Paths())
 	require.Equal(t, []string{
 		".env", ".ssh/", "app/.env.local", "id_ed25519", "id_rsa", "id_rsa.pub", "tls/SERVER.KEY",
@@ -32,7 +31,7 @@ func TestSnapshotsLeaveKeysOut(t *testing.T) {
 	require.Equal(t, 4, snap.Files)
 	require.EqualValues(t, 9, snap.Bytes)
 
-	snap, err = s.Snapshot(t.Context(), dir,
+	snap, err := s.Snapshot(t.Context(), dir,
 		cas.SnapshotOptions{Include: []string{"app/.env.*", "a.log", ".ssh/config", "node_modules/x/*"}, Ignore: []string{"m*.go"}})
 	require.NoError(t, err)
 	require.Equal(t, []string{".gitignore", ".ssh/config", "a.log", "app/.env.local", "environment.go", "node_modules/x/y"},
@@ -49,8 +48,7 @@ func TestTrackedFiles(t *testing.T) {
 		"x.log": "1", ".env": "1",
 	})
 	taken := func(o cas.SnapshotOptions) (paths, ignored []string) {
-		snap, err := s.Snapshot(t.Context(), dir, o)
-		require.NoError(t, err)
+		snap := snapped(t, s, dir, o)
 		return manifest(t, s, snap.Manifest).Paths(), snap.Ignored
 	}
 	paths, ignored := taken(cas.SnapshotOptions{Tracked: tracked, Ignore: []string{"gen/", "!gen/c", "*.log"}})
@@ -70,8 +68,7 @@ func TestWhatCannotBeReadIsLeftOut(t *testing.T) {
 		require.NoError(t, os.Chmod(filepath.Join(dir, p), mode))
 		t.Cleanup(func() { _ = os.Chmod(filepath.Join(dir, p), 0o700) })
 	}
-	snap, err := s.Snapshot(t.Context(), dir, cas.SnapshotOptions{Tracked: []string{"closed/b", "e"}})
-	require.NoError(t, err)
+	snap := snapped(t, s, dir, cas.SnapshotOptions{Tracked: []string{"closed/b", "e"}})
 	require.Equal(t, []string{
 		`"closed/": cannot be read: permission denied`, `"d/.gitignore": cannot be read: permission denied`,
 		`"d/.gitignore": its ignore rules do not count: it cannot be read: permission denied`, `"e": cannot be read: permission denied`,
@@ -87,8 +84,7 @@ func TestASnapshotOnlyReads(t *testing.T) {
 	writeTree(t, dir, map[string]string{"a": "1", "d/b": "2"})
 	require.NoError(t, os.Chmod(filepath.Join(dir, "d"), 0o500))
 	t.Cleanup(func() { _ = os.Chmod(filepath.Join(dir, "d"), 0o755) })
-	_, err := s.Snapshot(t.Context(), dir, cas.SnapshotOptions{})
-	require.NoError(t, err)
+	snapped(t, s, dir, cas.SnapshotOptions{})
 	info, err := os.Stat(filepath.Join(dir, "d"))
 	require.NoError(t, err)
 	require.Equal(t, os.ModeDir|0o500, info.Mode())
@@ -110,11 +106,10 @@ func TestAWorkspaceThatCannotBeTaken(t *testing.T) {
 	s := newStore(t)
 	dir := t.TempDir()
 	require.NoError(t, syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o600))
-	snap, err := s.Snapshot(t.Context(), dir, cas.SnapshotOptions{})
-	require.NoError(t, err)
+	snap := snapped(t, s, dir, cas.SnapshotOptions{})
 	require.Equal(t, []string{`because they cannot be kept: "pipe": is a named pipe; only files and links can be kept`},
 		snap.LeftOut())
-	_, err = s.Snapshot(t.Context(), dir, cas.SnapshotOptions{Include: []string{"pipe"}})
+	_, err := s.Snapshot(t.Context(), dir, cas.SnapshotOptions{Include: []string{"pipe"}})
 	var refused *cas.RefusedError
 	require.ErrorAs(t, err, &refused)
 	require.Equal(t, "pipe", refused.Path)

@@ -2,7 +2,6 @@ package cas_test
 
 import (
 	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -41,46 +40,24 @@ func newStore(t testing.TB) *content {
 
 var writeTree, readTree = castest.WriteTree, castest.ReadTree
 
+// snapped and collected are what a snapshot and a collection find.
+func snapped(t testing.TB, s *content, dir string, o cas.SnapshotOptions) cas.Snapshot {
+	t.Helper()
+	snap, err := s.Snapshot(t.Context(), dir, o)
+	require.NoError(t, err)
+	return snap
+}
+
+func collected(t tester, s *content, req session.Collect) session.Collected {
+	out, err := s.Collect(t.Context(), req)
+	require.NoError(t, err)
+	return out
+}
+
 // snapshot stores a tree given by its files.
 func snapshot(t testing.TB, s *content, files map[string]string) spec.Digest {
 	t.Helper()
 	dir := t.TempDir()
 	writeTree(t, dir, files)
-	snap, err := s.Snapshot(t.Context(), dir, cas.SnapshotOptions{})
-	require.NoError(t, err)
-	return snap.Manifest
-}
-
-func TestATreeGoesRound(t *testing.T) {
-	t.Parallel()
-	s := newStore(t)
-	files := map[string]string{
-		"README.md": "hello\n", "src/main.go": "package main\n", "bin/run.sh": "#!/bin/sh\n",
-		"docs/latest": "-> ../README.md", "empty": "", "ünï/cödé": "x",
-	}
-	m := snapshot(t, s, files)
-	dir := filepath.Join(t.TempDir(), "tree")
-	writeTree(t, dir, map[string]string{"old/file": "gone", "README.md": "old", "src": "was a file"})
-	require.NoError(t, s.Materialise(t.Context(), m, dir))
-	require.Equal(t, files, readTree(t, dir))
-
-	out, err := s.Collect(t.Context(), session.Collect{Base: m, Dir: dir})
-	require.NoError(t, err)
-	require.Empty(t, out.Changed)
-	require.Empty(t, out.Deleted)
-	require.Equal(t, m, out.Output)
-
-	require.NoError(t, os.Remove(filepath.Join(dir, "empty")))
-	writeTree(t, dir, map[string]string{"src/new.go": "package main\n", "README.md": "HELLO\n"})
-	out, err = s.Collect(t.Context(), session.Collect{Base: m, Dir: dir})
-	require.NoError(t, err)
-	require.Equal(t, []string{"README.md", "src/new.go"}, out.Changed)
-	require.Equal(t, []string{"empty"}, out.Deleted)
-
-	require.NoError(t, s.Materialise(t.Context(), m, dir))
-	require.Equal(t, files, readTree(t, dir))
-	require.NoError(t, s.Materialise(t.Context(), out.Output, dir))
-	delete(files, "empty")
-	files["src/new.go"], files["README.md"] = "package main\n", "HELLO\n"
-	require.Equal(t, files, readTree(t, dir))
+	return snapped(t, s, dir, cas.SnapshotOptions{}).Manifest
 }

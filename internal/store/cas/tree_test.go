@@ -45,28 +45,6 @@ func manifest(t tester, s *content, name spec.Digest) cas.Manifest {
 	return m
 }
 
-func TestADirectoryIsWrittenInOneWay(t *testing.T) {
-	t.Parallel()
-	s := newStore(t)
-	blob := func(text string) string {
-		data, err := s.Blob(t.Context(), cas.DigestOf([]byte(text)))
-		require.NoError(t, err)
-		return string(data)
-	}
-	x, b := file("x"), file("bb")
-	x.Executable = true
-	name := putManifest(t, s, cas.Manifest{"b": b, "a/x": x, "a/d/y": file("y"), "l": {Link: "a/x"}, "<&>\"é": file("")})
-	below := "maestro.tree/v1\nfile\t" + string(sha([]byte("y"))) + "\t1\ty\n"
-	a := "maestro.tree/v1\ndir\t" + string(sha([]byte(below))) + "\t1\t1\td\nexec\t" + string(x.SHA256) + "\t1\tx\n"
-	top := "maestro.tree/v1\nfile\t" + string(sha(nil)) + "\t0\t<&>\"é\ndir\t" + string(sha([]byte(a))) + "\t2\t2\ta\n" +
-		"file\t" + string(b.SHA256) + "\t2\tb\nlink\ta/x\tl\n"
-	require.Equal(t, sha([]byte(top)), name)
-	for _, text := range []string{below, a, top} {
-		require.Equal(t, text, blob(text))
-	}
-	require.Equal(t, sha([]byte("maestro.tree/v1\n")), putManifest(t, s, cas.Manifest{}))
-}
-
 // entries draws a tree: few names, so that trees have much in common.
 func entries(t *rapid.T) cas.Manifest {
 	m := cas.Manifest{}

@@ -46,10 +46,7 @@ func (s *Server) getInstallation(w http.ResponseWriter, r *http.Request) {
 		failure{http.StatusNotFound, "Not Found", nil}.write(w)
 		return
 	}
-	write(w, http.StatusOK, doc{
-		"id": s.options.App.Installation, "app_id": s.options.App.ID, "app_slug": s.options.App.Slug, "target_type": "Organization",
-		"account": s.user(r.PathValue("owner")),
-	})
+	write(w, http.StatusOK, doc{"id": s.options.App.Installation, "app_id": s.options.App.ID, "app_slug": s.options.App.Slug})
 }
 
 func (s *Server) createToken(w http.ResponseWriter, r *http.Request) {
@@ -63,9 +60,7 @@ func (s *Server) createToken(w http.ResponseWriter, r *http.Request) {
 	}
 	token, until := fmt.Sprintf("ghs_installationToken%d", s.id()), s.now().Add(lifetime)
 	s.tokens[token] = until
-	write(w, http.StatusCreated, doc{
-		"token": token, "expires_at": stamp(until), "permissions": doc{"contents": "write", "pull_requests": "write"},
-	})
+	write(w, http.StatusCreated, doc{"token": token, "expires_at": stamp(until)})
 }
 
 // Reinstall gives the app's installation another id, and makes its tokens invalid.

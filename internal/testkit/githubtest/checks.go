@@ -19,20 +19,13 @@ func (r *Repository) listChecks(w http.ResponseWriter, req *http.Request) {
 
 func (r *Repository) combinedStatus(w http.ResponseWriter, req *http.Request) {
 	var of []*status
-	state := "success"
 	for _, c := range r.statuses {
 		if c.sha == req.PathValue("sha") {
 			of = append(of, c)
-			if c.state != "success" {
-				state = "pending"
-			}
 		}
 	}
 	writePage(w, req, of, func(page []*status) any {
-		return doc{
-			"state": state, "sha": req.PathValue("sha"), "total_count": len(of), "statuses": docsOf(page, r.statusDoc),
-			"repository": r.doc(), "url": "", "commit_url": "",
-		}
+		return doc{"total_count": len(of), "statuses": docsOf(page, r.statusDoc)}
 	})
 }
 
@@ -113,7 +106,7 @@ func (r *Repository) rerun(w http.ResponseWriter, req *http.Request) {
 
 // again starts a check anew.
 func (r *Repository) again(c *check) {
-	c.conclusion, c.id, c.attempt, c.at = "", r.s.id(), c.attempt+1, r.s.tick()
+	c.conclusion, c.id, c.attempt = "", r.s.id(), c.attempt+1
 }
 
 func (r *Repository) rerequest(w http.ResponseWriter, req *http.Request) {

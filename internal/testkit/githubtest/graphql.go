@@ -57,7 +57,7 @@ func (s *Server) graphql(w http.ResponseWriter, r *http.Request) {
 	case "MaestroQueue":
 		data = doc{"node": doc{"isInMergeQueue": p.Queued, "isMergeQueueEnabled": repo.protect.Queue}}
 	case "MaestroReady":
-		p.Draft, p.changed = false, s.tick()
+		p.Draft = false
 	case "MaestroResolve":
 		p.resolved[root] = true
 	case "MaestroEnqueue":
@@ -70,7 +70,7 @@ func (s *Server) graphql(w http.ResponseWriter, r *http.Request) {
 			refuse(w, "UNPROCESSABLE", "Pull request "+why)
 			return
 		}
-		p.Queued, p.changed = true, s.tick()
+		p.Queued = true
 	default:
 		refuse(w, "", "unknown operation "+m[1])
 		return

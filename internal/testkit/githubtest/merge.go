@@ -144,7 +144,7 @@ func (r *Repository) merge(p *pull, login, method string) *failure {
 	if err != nil {
 		return &failure{http.StatusInternalServerError, err.Error(), nil}
 	}
-	p.Merged, p.MergedAs, p.mergedBy = true, commit, login
+	p.Merged, p.MergedAs = true, commit
 	r.end(p, login)
 	return nil
 }

@@ -17,7 +17,7 @@ func (s *Server) routes() *http.ServeMux {
 	mux.HandleFunc("POST /api/graphql", s.graphql)
 	mux.HandleFunc("GET /api/v3/user", func(w http.ResponseWriter, _ *http.Request) { write(w, 200, s.user(Login)) })
 	mux.HandleFunc("GET /api/v3/app", func(w http.ResponseWriter, _ *http.Request) {
-		write(w, 200, doc{"id": s.options.App.ID, "slug": s.options.App.Slug, "name": s.options.App.Slug, "node_id": "A_1"})
+		write(w, 200, doc{"id": s.options.App.ID, "slug": s.options.App.Slug, "name": s.options.App.Slug})
 	})
 	mux.HandleFunc("POST /api/v3/app/installations/{id}/access_tokens", s.createToken)
 	mux.HandleFunc("GET /api/v3/repos/{owner}/{repo}/installation", s.getInstallation)
@@ -178,13 +178,10 @@ func (r *Repository) getPull(w http.ResponseWriter, req *http.Request) {
 }
 
 func (r *Repository) editPull(w http.ResponseWriter, req *http.Request) {
-	var in struct{ Title, Body, State *string }
+	var in struct{ Body, State *string }
 	p := r.ofPull(w, req)
 	if p == nil || !decode(w, req, &in) {
 		return
-	}
-	if in.Title != nil {
-		p.Title = *in.Title
 	}
 	if in.Body != nil {
 		p.Body = *in.Body
@@ -197,7 +194,6 @@ func (r *Repository) editPull(w http.ResponseWriter, req *http.Request) {
 		}
 		p.State, p.head = "open", r.sha(p.Branch)
 	}
-	p.changed = r.s.tick()
 	write(w, 200, r.wholePullDoc(p))
 }
 
@@ -293,7 +289,7 @@ func (r *Repository) requestReviewers(w http.ResponseWriter, req *http.Request) 
 			return
 		}
 	}
-	p.Reviewers, p.TeamReviewers, p.changed = append(p.Reviewers, in.Reviewers...), append(p.TeamReviewers, in.Teams...), r.s.tick()
+	p.Reviewers, p.TeamReviewers = append(p.Reviewers, in.Reviewers...), append(p.TeamReviewers, in.Teams...)
 	write(w, http.StatusCreated, r.pullDoc(p))
 }
 
@@ -325,8 +321,7 @@ func (r *Repository) addLabels(w http.ResponseWriter, req *http.Request) {
 		if !slices.Contains(p.Labels, name) {
 			p.Labels = append(p.Labels, name)
 		}
-		out = append(out, doc{"id": 1, "node_id": "LA_1", "name": name, "color": "ededed", "default": false, "description": nil})
+		out = append(out, doc{"name": name})
 	}
-	p.changed = r.s.tick()
 	write(w, 200, out)
 }

@@ -48,20 +48,18 @@ type Pull struct {
 
 type pull struct {
 	Pull
-	id                int64
-	head              string
-	created, changed  time.Time
-	mergedBy, endedBy string
-	reviews           []*review
-	comments          []*comment
-	lines             []*comment
-	resolved          map[int64]bool
+	id       int64
+	head     string
+	endedBy  string
+	reviews  []*review
+	comments []*comment
+	lines    []*comment
+	resolved map[int64]bool
 }
 
 type review struct {
 	id                                int64
 	login, association, verdict, body string
-	commit                            string
 	at                                time.Time
 }
 
@@ -80,13 +78,11 @@ type check struct {
 	log                                  string
 	attempt                              int
 	annotations                          []map[string]any
-	at                                   time.Time
 }
 
 type status struct {
 	id                                   int64
 	sha, context, state, description, to string
-	at                                   time.Time
 }
 
 // Create adds a repository, whose files are in the directory that [Options.Dir] names.
@@ -195,10 +191,9 @@ func (r *Repository) Open(_, branch, base, title string) (number int) {
 }
 
 func (r *Repository) open(branch, base, title, body string, draft bool) *pull {
-	now := r.s.tick()
 	p := &pull{
 		Pull: Pull{Number: len(r.pulls) + 1, Branch: branch, Base: base, Title: title, Body: body, State: "open", Draft: draft},
-		id:   r.s.id(), head: r.sha(branch), created: now, changed: now, resolved: map[int64]bool{},
+		id:   r.s.id(), head: r.sha(branch), resolved: map[int64]bool{},
 	}
 	r.pulls = append(r.pulls, p)
 	return p
@@ -222,7 +217,6 @@ func (r *Repository) CommentMany(number, count int, login, association string) {
 func (r *Repository) comment(p *pull, login, association, body string) *comment {
 	c := &comment{id: r.s.id(), login: login, association: association, body: body, at: r.s.tick()}
 	p.comments = append(p.comments, c)
-	p.changed = c.at
 	return c
 }
 
@@ -240,7 +234,6 @@ func (r *Repository) LineComment(number int, login, association, path string, li
 func (r *Repository) lineComment(p *pull, c *comment) *comment {
 	c.id, c.at = r.s.id(), r.s.tick()
 	p.lines = append(p.lines, c)
-	p.changed = c.at
 	return c
 }
 
@@ -248,11 +241,10 @@ func (r *Repository) lineComment(p *pull, c *comment) *comment {
 func (r *Repository) Review(number int, login, association, verdict, body string) (id int64) {
 	r.do(func() {
 		p := r.pull(number)
-		v := &review{
-			id: r.s.id(), login: login, association: association, verdict: verdict, body: body, commit: p.head, at: r.s.tick(),
-		}
-		id, p.changed = v.id, v.at
-		p.reviews = append(p.reviews, v)
+		id = r.s.id()
+		p.reviews = append(p.reviews, &review{
+			id: id, login: login, association: association, verdict: verdict, body: body, at: r.s.tick(),
+		})
 	})
 	return id
 }
@@ -274,15 +266,12 @@ func (r *Repository) Close(number int, login string) {
 }
 
 func (r *Repository) end(p *pull, login string) {
-	p.State, p.endedBy, p.changed, p.Queued = "closed", login, r.s.tick(), false
+	p.State, p.endedBy, p.Queued = "closed", login, false
 }
 
 // Reopen opens a closed pull request again, by a person.
 func (r *Repository) Reopen(number int, _ string) {
-	r.do(func() {
-		p := r.pull(number)
-		p.State, p.changed = "open", r.s.tick()
-	})
+	r.do(func() { r.pull(number).State = "open" })
 }
 
 // Merge merges a pull request by a person, whatever is required. It fails the test if there is a conflict.
@@ -336,7 +325,7 @@ func (r *Repository) SetRun(run Run) (id int64) {
 	r.do(func() {
 		c := &check{
 			id: r.s.id(), sha: run.SHA, name: run.Name, workflow: run.Workflow, app: run.App, conclusion: run.Conclusion, log: run.Log,
-			at: r.s.tick(), attempt: 1,
+			attempt: 1,
 		}
 		r.checks = slices.DeleteFunc(r.checks, func(old *check) bool {
 			if old.sha != c.sha || old.workflow != c.workflow || old.app != c.app {
@@ -370,7 +359,6 @@ func (r *Repository) SetStatus(sha, context, state, description string) {
 		r.statuses = slices.DeleteFunc(r.statuses, func(old *status) bool { return old.sha == sha && old.context == context })
 		r.statuses = append(r.statuses, &status{
 			id: r.s.id(), sha: sha, context: context, state: state, description: description, to: "https://ci.example.com/" + context,
-			at: r.s.tick(),
 		})
 	})
 }
@@ -411,7 +399,7 @@ func (s *Server) settle() {
 			case "":
 				r.end(p, "")
 			default:
-				p.head, p.changed = head, s.tick()
+				p.head = head
 			}
 		}
 	}

@@ -151,8 +151,8 @@ func (p *pipeline) state() string {
 func (s *Server) pipelineJSON(of *project, p *pipeline) map[string]any {
 	p.of = of
 	return map[string]any{
-		"id": p.id, "project_id": of.id, "sha": p.sha, "ref": p.ref, "status": p.state(), "yaml_errors": null(p.yamlErrors),
-		"web_url": fmt.Sprintf("%s/%s/-/pipelines/%d", s.URL(), of.Name, p.id), "created_at": timeOf(p.id),
+		"id": p.id, "sha": p.sha, "ref": p.ref, "status": p.state(), "yaml_errors": null(p.yamlErrors),
+		"web_url": fmt.Sprintf("%s/%s/-/pipelines/%d", s.URL(), of.Name, p.id),
 	}
 }
 
@@ -166,8 +166,8 @@ func (s *Server) listStatuses(c *call) (int, any) {
 			continue
 		}
 		all = append(all, map[string]any{
-			"id": j.id, "sha": j.pipeline.sha, "ref": j.pipeline.ref, "status": j.Status, "name": j.Name, "target_url": null(j.url),
-			"allow_failure": j.AllowFailure, "pipeline_id": j.pipeline.id, "created_at": timeOf(j.id), "description": nil,
+			"id": j.id, "status": j.Status, "name": j.Name, "target_url": null(j.url), "allow_failure": j.AllowFailure,
+			"pipeline_id": j.pipeline.id,
 		})
 	}
 	if c.text("sort") == "desc" {
@@ -187,10 +187,7 @@ func (c *call) job() *status {
 }
 
 func (s *Server) jobJSON(j *status) map[string]any {
-	return map[string]any{
-		"id": j.id, "name": j.Name, "stage": j.Stage, "status": j.Status, "allow_failure": j.AllowFailure,
-		"failure_reason": null(j.FailureReason), "pipeline": map[string]any{"id": j.pipeline.id, "sha": j.pipeline.sha},
-	}
+	return map[string]any{"id": j.id, "stage": j.Stage, "failure_reason": null(j.FailureReason)}
 }
 
 func (s *Server) getJob(c *call) (int, any) {

@@ -29,8 +29,8 @@ type mergeRequest struct {
 	reviewers                                 map[*user]string
 	approvals                                 []*user
 	discussions                               []*discussion
-	mergedBy, closedBy                        *user
-	mergeSHA, squashSHA, sha, mergeError      string
+	closedBy                                  *user
+	mergeSHA, squashSHA, sha                  string
 	status                                    string // instead of what it would be
 	frozen, squash, autoMerge                 bool
 }
@@ -217,7 +217,7 @@ func (s *Server) merge(mr *mergeRequest, by *user, squash bool) {
 	if !p.FastForward {
 		mr.mergeSHA = made
 	}
-	mr.state, mr.mergedBy, mr.autoMerge = merged, by, false
+	mr.state, mr.autoMerge = merged, false
 	s.told(mr, by, "merged")
 }
 
@@ -283,33 +283,18 @@ func (s *Server) json(mr *mergeRequest) map[string]any {
 	if mr.fork {
 		from = 1
 	}
-	labels := mr.labels
-	if labels == nil {
-		labels = []string{}
-	}
-	notes := 0
-	for _, d := range mr.discussions {
-		for _, n := range d.notes {
-			if !n.system {
-				notes++
-			}
-		}
-	}
 	reviewers := []any{}
 	for u := range mr.reviewers {
 		reviewers = append(reviewers, u.json())
 	}
 	status := mr.mergeStatus()
 	m := map[string]any{
-		"id": mr.id, "iid": mr.number, "project_id": p.id, "source_project_id": from, "target_project_id": p.id, "title": mr.title,
-		"description": mr.description, "state": mr.state, "draft": mr.draft(), "source_branch": mr.source, "target_branch": mr.target,
-		"labels": labels, "sha": mr.sha, "merge_commit_sha": null(mr.mergeSHA), "squash_commit_sha": null(mr.squashSHA),
-		"detailed_merge_status": status, "has_conflicts": status == "conflict", "merge_when_pipeline_succeeds": mr.autoMerge,
-		"merge_user": mr.mergedBy.json(), "closed_by": mr.closedBy.json(), "merge_error": null(mr.mergeError),
-		"user_notes_count": notes,
-		"created_at":       timeOf(mr.id), "web_url": fmt.Sprintf("%s/%s/-/merge_requests/%d", s.URL(), p.Name, mr.number),
-		"diff_refs": mr.refs(p), "user": map[string]any{"can_merge": !p.NoMerge}, "head_pipeline": nil, "squash": mr.squash,
-		"reviewers": reviewers,
+		"iid": mr.number, "source_project_id": from, "target_project_id": p.id, "title": mr.title, "description": mr.description,
+		"state": mr.state, "draft": mr.draft(), "source_branch": mr.source, "target_branch": mr.target, "sha": mr.sha,
+		"merge_commit_sha": null(mr.mergeSHA), "squash_commit_sha": null(mr.squashSHA), "detailed_merge_status": status,
+		"has_conflicts": status == "conflict", "merge_when_pipeline_succeeds": mr.autoMerge, "closed_by": mr.closedBy.json(),
+		"web_url": fmt.Sprintf("%s/%s/-/merge_requests/%d", s.URL(), p.Name, mr.number), "diff_refs": mr.refs(p),
+		"head_pipeline": nil, "reviewers": reviewers,
 	}
 	if pipeline := mr.headPipeline(); pipeline != nil {
 		m["head_pipeline"] = s.pipelineJSON(p, pipeline)

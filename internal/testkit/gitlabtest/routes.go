@@ -67,7 +67,7 @@ func (s *Server) getProject(c *call) (int, any) {
 	}
 	return http.StatusOK, map[string]any{
 		"id": p.id, "path_with_namespace": p.Name, "default_branch": p.DefaultBranch, "archived": p.archived, "merge_method": method,
-		"web_url": s.URL() + "/" + p.Name, "http_url_to_repo": s.URL() + "/" + p.Name + ".git", "merge_trains_enabled": p.Trains,
+		"merge_trains_enabled": p.Trains,
 	}
 }
 
@@ -107,10 +107,7 @@ func (s *Server) getApprovals(c *call) (int, any) {
 	for _, u := range c.mr.approvals {
 		by = append(by, map[string]any{"user": u.json()})
 	}
-	left := max(0, c.project.Approvals-len(by))
-	return http.StatusOK, map[string]any{
-		"approved": left == 0, "approvals_required": c.project.Approvals, "approvals_left": left, "approved_by": by,
-	}
+	return http.StatusOK, map[string]any{"approvals_left": max(0, c.project.Approvals-len(by)), "approved_by": by}
 }
 
 func (s *Server) listReviewers(c *call) (int, any) {

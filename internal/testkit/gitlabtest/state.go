@@ -278,15 +278,13 @@ func (d *discussion) json() map[string]any {
 
 func (n *note) json(resolvable bool) map[string]any {
 	m := map[string]any{
-		"id": n.id, "type": nil, "body": n.body, "author": n.by.json(), "created_at": timeOf(n.id), "updated_at": timeOf(n.id),
-		"noteable_type": "MergeRequest", //nolint:misspell // GitLab's word
-		"system":        n.system, "resolvable": resolvable, "internal": false,
+		"id": n.id, "body": n.body, "author": n.by.json(), "created_at": timeOf(n.id), "system": n.system, "resolvable": resolvable,
 	}
 	if resolvable {
-		m["type"], m["resolved"] = "DiscussionNote", n.resolved
+		m["resolved"] = n.resolved
 	}
 	if n.position != nil {
-		m["type"], m["position"] = "DiffNote", n.position
+		m["position"] = n.position
 	}
 	return m
 }

@@ -122,23 +122,17 @@ func unstatedCostsAreGuessed(t *testing.T, b *bench) {
 	b.admit(t, "s", "r", capOf(session.BudgetOfSession, "", 100))
 	n := b.call(dev("s"), 1, 0)
 	n.Call = 0
-	v, err := b.Begin(t.Context(), n)
-	require.NoError(t, err)
-	require.EqualValues(t, 100, v.Granted.Tokens)
+	require.EqualValues(t, 100, b.verdict(t, n).Granted.Tokens)
 	require.NoError(t, b.End(t.Context(), n.ID, answered(30)))
 	next := b.call(dev("s"), 1, 0)
 	next.Call = 0
-	v, err = b.Begin(t.Context(), next)
-	require.NoError(t, err)
-	require.EqualValues(t, 30, v.Granted.Tokens)
+	require.EqualValues(t, 30, b.verdict(t, next).Granted.Tokens)
 	require.NoError(t, b.End(t.Context(), next.ID, state.CallEnd{State: state.CallUnsettled}))
 	require.EqualValues(t, 30, b.budget(t, dev("s"), session.BudgetOfSession).Unsettled.Tokens, "its estimate is the guess")
 	last := b.call(dev("s"), 1, 0)
 	last.Call = 0
 	last.Free = true
-	v, err = b.Begin(t.Context(), last)
-	require.NoError(t, err)
-	require.Zero(t, v.Granted)
+	require.Zero(t, b.verdict(t, last).Granted)
 }
 
 // thresholdsWarnOnce warns of each fraction once, and again if it was not true in the meantime.

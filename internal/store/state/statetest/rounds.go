@@ -2,6 +2,7 @@ package statetest
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -34,8 +35,7 @@ func newWork(t *testing.T, b *bench) *work {
 func (w *work) order() state.RoundOrder {
 	return state.RoundOrder{
 		Assignment: dev("s"), TemporalRun: w.run, Ordered: w.ordered, Because: w.because, Forced: w.forced, Round: 1,
-		Activity: fmt.Sprint(w.run, w.seq), Seq: w.seq,
-		Holder: fmt.Sprint(w.run, w.seq),
+		Activity: fmt.Sprint(w.run, w.seq), Seq: w.seq, Holder: fmt.Sprint(w.run, w.seq),
 	}
 }
 
@@ -106,113 +106,47 @@ func (w *work) boundary(at time.Time, undone ...string) (late bool) {
 	return late
 }
 
-// passes are orders of an assignment's work, each with the pass that it gets.
-var passes = map[string]struct {
-	before func(*work)
-	want   session.Order
-}{
-	"start": {func(*work) {}, session.Order{Pass: 1, AnswersFrom: 1, Run: 1, Because: session.BecauseStart}},
-	"forced at the start": {func(w *work) { w.forced = true }, session.Order{
-		Pass: 1, AnswersFrom: 1, Run: 1,
-		Because: session.BecauseForced,
-	}},
-	"sent back before it was done": {
-		func(w *work) { w.again(session.BecauseSentBack) },
-		session.Order{Pass: 1, AnswersFrom: 1, Run: 1, Because: session.BecauseSentBack},
-	},
-	"repeated": {func(w *work) { w.begin() }, session.Order{
-		Pass: 1, AnswersFrom: 1, Run: 1,
-		Because: session.BecauseStart,
-	}},
-	"the next round": {
-		func(w *work) { w.fails(failures.TestFailure, false) },
-		session.Order{Pass: 1, AnswersFrom: 1, Run: 1, Because: session.BecauseStart},
-	},
-	"repeated in a run that continues as new": {func(w *work) {
-		w.begin()
-		w.continues("r2")
-	}, session.Order{Pass: 1, AnswersFrom: 1, Run: 1, Because: session.BecauseStart}},
-	"retried after its own fault": {func(w *work) {
-		w.fails(failures.TestFailure, true)
-		w.again(session.BecauseRetried)
-	}, session.Order{Pass: 2, AnswersFrom: 2, Run: 1, Because: session.BecauseRetried}},
-	"retried after the provider's fault": {func(w *work) {
-		w.fails(failures.Auth, true)
-		w.again(session.BecauseRetried)
-	}, session.Order{Pass: 2, AnswersFrom: 1, Run: 1, Because: session.BecauseRetried}},
-	"retried twice, the first time after its own fault": {func(w *work) {
-		w.fails(failures.TestFailure, true)
-		w.again(session.BecauseRetried)
-		w.fails(failures.Auth, true)
-		w.again(session.BecauseRetried)
-	}, session.Order{Pass: 3, AnswersFrom: 2, Run: 1, Because: session.BecauseRetried}},
-	"sent back": {func(w *work) {
-		w.succeeds()
-		w.again(session.BecauseSentBack)
-	}, session.Order{Pass: 2, AnswersFrom: 2, Run: 1, Because: session.BecauseSentBack}},
-	"resumed": {func(w *work) {
-		w.begin()
-		w.resume("r2")
-	}, session.Order{Pass: 2, AnswersFrom: 1, Run: 2, Because: session.BecauseResumed}},
-	"resumed, with work that was done": {func(w *work) {
-		w.succeeds()
-		w.resume("r2")
-		w.undo()
-	}, session.Order{Pass: 2, AnswersFrom: 1, Run: 2, Because: session.BecauseResumed}},
-	"resumed after its own fault": {func(w *work) {
-		w.fails(failures.TestFailure, true)
-		w.resume("r2")
-	}, session.Order{Pass: 2, AnswersFrom: 2, Run: 2, Because: session.BecauseResumed}},
-	"resumed between two rounds": {func(w *work) {
-		w.fails(failures.TestFailure, false)
-		w.resume("r2")
-	}, session.Order{Pass: 2, AnswersFrom: 1, Run: 2, Because: session.BecauseResumed}},
-	"resumed after it was sent back": {func(w *work) {
-		w.succeeds()
-		w.boundary(w.clock.Now(), "build")
-		w.resume("r2")
-	}, session.Order{Pass: 2, AnswersFrom: 2, Run: 2, Because: session.BecauseResumed}},
-	"forced in a resume": {func(w *work) {
-		w.begin()
-		w.resume("r2")
-		w.forced = true
-	}, session.Order{Pass: 2, AnswersFrom: 2, Run: 2, Because: session.BecauseForced}},
-	"reset": {func(w *work) {
-		w.succeeds()
-		w.reset("r2")
-	}, session.Order{Pass: 2, AnswersFrom: 1, Run: 2, Because: session.BecauseResumed}},
-	"reset after its own fault": {func(w *work) {
-		w.fails(failures.TestFailure, true)
-		w.reset("r2")
-	}, session.Order{Pass: 2, AnswersFrom: 1, Run: 2, Because: session.BecauseResumed}},
-	"reset to before it was sent back": {func(w *work) {
-		w.succeeds()
-		w.boundary(w.clock.Now(), "build")
-		w.again(session.BecauseSentBack)
-		w.succeeds()
-		w.reset("r2")
-	}, session.Order{Pass: 3, AnswersFrom: 1, Run: 2, Because: session.BecauseResumed}},
-	"reset, and sent back as before": {func(w *work) {
-		w.succeeds()
-		w.again(session.BecauseSentBack)
-		w.succeeds()
-		w.reset("r2")
-		w.succeeds()
-		w.again(session.BecauseSentBack)
-	}, session.Order{Pass: 4, AnswersFrom: 2, Run: 2, Because: session.BecauseResumed}},
-	"reset, and sent back as never before": {func(w *work) {
-		w.succeeds()
-		w.reset("r2")
-		w.succeeds()
-		w.again(session.BecauseSentBack)
-	}, session.Order{Pass: 3, AnswersFrom: 3, Run: 2, Because: session.BecauseSentBack}},
-	"reset after the order was forced": {func(w *work) {
-		w.begin()
-		w.resume("r2")
-		w.forced = true
-		w.begin()
-		w.reset("r3")
-	}, session.Order{Pass: 3, AnswersFrom: 2, Run: 3, Because: session.BecauseResumed}},
+// happens is what may happen to an assignment's work before an order.
+var happens = map[string]func(*work){
+	"begins":          func(w *work) { w.begin() },
+	"succeeds":        (*work).succeeds,
+	"fails":           func(w *work) { w.fails(failures.TestFailure, true) },
+	"round fails":     func(w *work) { w.fails(failures.TestFailure, false) },
+	"provider fails":  func(w *work) { w.fails(failures.Auth, true) },
+	"retried":         func(w *work) { w.again(session.BecauseRetried) },
+	"sent back":       func(w *work) { w.again(session.BecauseSentBack) },
+	"phase sent back": func(w *work) { w.boundary(w.clock.Now(), "build") },
+	"forced":          func(w *work) { w.forced = true },
+	"continues":       func(w *work) { w.continues(w.run + "+") },
+	"resumed":         func(w *work) { w.resume(w.run + "+") },
+	"reset":           func(w *work) { w.reset(w.run + "+") },
+	"undone":          (*work).undo,
+}
+
+// passes are the orders after what has happened: the pass, the one from which answers are used, the run, and why.
+var passes = map[string]string{
+	"":                        "1 1 1 start",
+	"forced":                  "1 1 1 forced",
+	"sent back":               "1 1 1 sent_back",
+	"begins":                  "1 1 1 start",
+	"round fails":             "1 1 1 start",
+	"begins, continues":       "1 1 1 start",
+	"fails, retried":          "2 2 1 retried",
+	"provider fails, retried": "2 1 1 retried",
+	"fails, retried, provider fails, retried":                   "3 2 1 retried",
+	"succeeds, sent back":                                       "2 2 1 sent_back",
+	"begins, resumed":                                           "2 1 2 resumed",
+	"succeeds, resumed, undone":                                 "2 1 2 resumed",
+	"fails, resumed":                                            "2 2 2 resumed",
+	"round fails, resumed":                                      "2 1 2 resumed",
+	"succeeds, phase sent back, resumed":                        "2 2 2 resumed",
+	"begins, resumed, forced":                                   "2 2 2 forced",
+	"succeeds, reset":                                           "2 1 2 resumed",
+	"fails, reset":                                              "2 1 2 resumed",
+	"succeeds, phase sent back, sent back, succeeds, reset":     "3 1 2 resumed",
+	"succeeds, sent back, succeeds, reset, succeeds, sent back": "4 2 2 resumed",
+	"succeeds, reset, succeeds, sent back":                      "3 3 2 sent_back",
+	"begins, resumed, forced, begins, reset":                    "3 2 3 resumed",
 }
 
 func (w *work) undo() {
@@ -223,13 +157,20 @@ func (w *work) undo() {
 // passesAreNumbered: a new order is the next pass, and uses the answers of the one before unless a person wants the work anew or
 // it failed by its own fault. A repeated order finds its pass.
 func passesAreNumbered(t *testing.T, open func(*testing.T) *bench) {
-	for name, c := range passes {
-		t.Run(name, func(t *testing.T) {
+	for before, order := range passes {
+		t.Run(before, func(t *testing.T) {
 			t.Parallel()
 			w := newWork(t, open(t))
-			c.before(w)
-			require.Equal(t, c.want, w.begin())
-			require.Equal(t, c.want, w.begin(), "a repeated order")
+			for name := range strings.SplitSeq(before, ", ") {
+				if name != "" {
+					happens[name](w)
+				}
+			}
+			var want session.Order
+			_, err := fmt.Sscan(order, &want.Pass, &want.AnswersFrom, &want.Run, &want.Because)
+			require.NoError(t, err)
+			require.Equal(t, want, w.begin())
+			require.Equal(t, want, w.begin(), "a repeated order")
 		})
 	}
 }
@@ -332,6 +273,13 @@ func earlierRunsChangeNothing(t *testing.T, b *bench) {
 	require.Equal(t, 1, w.begin().AnswersFrom, "numbers of activities count anew in a later run")
 }
 
+func (w *work) execution() session.Execution {
+	w.t.Helper()
+	e, err := w.Execution(w.t.Context(), sessionOf("s"))
+	require.NoError(w.t, err)
+	return e
+}
+
 func (w *work) record() session.Record {
 	w.t.Helper()
 	r, err := w.Record(w.t.Context(), dev("s"))
@@ -345,8 +293,7 @@ func lateBoundariesChangeNothing(t *testing.T, b *bench) {
 	w.succeeds()
 	now := w.clock.Now()
 	require.False(t, w.boundary(now))
-	e, err := w.Execution(t.Context(), sessionOf("s"))
-	require.NoError(t, err)
+	e := w.execution()
 	before := w.record()
 	opened, late, err := w.PutBoundary(t.Context(), state.Boundary{
 		Key: sessionOf("s"), TemporalRun: w.run, At: now.Add(-time.Second), Undone: []string{"build"},
@@ -358,19 +305,14 @@ func lateBoundariesChangeNothing(t *testing.T, b *bench) {
 	require.NoError(t, err)
 	require.True(t, late)
 	require.Empty(t, opened, "nobody is told of it")
-	after, err := w.Execution(t.Context(), sessionOf("s"))
-	require.NoError(t, err)
-	require.Equal(t, e, after)
+	require.Equal(t, e, w.execution())
 	require.Equal(t, before, w.record())
 	require.False(t, w.boundary(now, "build"), "the same boundary again")
 	require.True(t, w.record().Rounds[0].Stale())
 
-	e, err = w.Execution(t.Context(), sessionOf("s"))
-	require.NoError(t, err)
+	e = w.execution()
 	w.resume("r2")
-	after, err = w.Execution(t.Context(), sessionOf("s"))
-	require.NoError(t, err)
-	require.Equal(t, e, after, "a run that was admitted has said nothing yet")
+	require.Equal(t, e, w.execution(), "a run that was admitted has said nothing yet")
 }
 
 // attemptInProgressCosts: what an attempt has cost is known while it runs, and counts as the attempt's when it has failed.
@@ -411,8 +353,7 @@ func workIsUndone(t *testing.T, b *bench) {
 	w.boundary(w.clock.Now(), "build")
 	require.Equal(t, []session.Undone{session.UndoneSentBack, session.UndoneResumed, session.UndoneSentBack}, undone())
 
-	e, err := w.Execution(t.Context(), sessionOf("s"))
-	require.NoError(t, err)
+	e := w.execution()
 	require.Equal(t, []session.PhaseStatus{
 		{Name: "build", Status: session.Running, SentBack: true}, {Name: "plan", Status: session.Running},
 	}, e.Phases)
@@ -449,8 +390,7 @@ func requestsAreOpenedAndClosed(t *testing.T, b *bench) {
 		for _, r := range found {
 			opened = append(opened, r.ID)
 		}
-		e, err := w.Execution(t.Context(), sessionOf("s"))
-		require.NoError(t, err)
+		e := w.execution()
 		shown := []string{}
 		for _, r := range e.Help {
 			shown = append(shown, r.ID)

@@ -171,8 +171,7 @@ func statusesAreReadAsWritten(t *testing.T, b *bench) {
 	require.NoError(t, err)
 	require.False(t, late)
 	require.Equal(t, s.Help, opened)
-	e, err := w.Execution(t.Context(), sessionOf("s"))
-	require.NoError(t, err)
+	e := w.execution()
 	require.Equal(t, s, e.Status)
 	require.Equal(t, session.Execution{
 		Status: s, Revision: 1, Namespace: sessionOf("s").Namespace, RunID: w.run, OriginalRun: w.run, FirstRun: "first", First: 1,

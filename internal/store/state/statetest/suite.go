@@ -154,11 +154,18 @@ func (b *bench) call(a state.Assignment, run, tokens int64) state.NewCall {
 	}
 }
 
-// begin begins a call that is granted.
-func (b *bench) begin(t *testing.T, n state.NewCall) state.NewCall {
+// verdict is what is said of a new call.
+func (b *bench) verdict(t *testing.T, n state.NewCall) budget.Verdict {
 	t.Helper()
 	v, err := b.Begin(t.Context(), n)
 	require.NoError(t, err)
+	return v
+}
+
+// begin begins a call that is granted.
+func (b *bench) begin(t *testing.T, n state.NewCall) state.NewCall {
+	t.Helper()
+	v := b.verdict(t, n)
 	require.Nil(t, v.Refused)
 	require.Equal(t, n.Want, v.Granted)
 	return n
@@ -236,13 +243,11 @@ func refusedOrWaits(t *testing.T, b *bench) {
 	b.admit(t, "s", "r", capOf(session.BudgetOfSession, "", 100), capOf(session.BudgetOfPhase, "build", 80))
 	first := b.begin(t, b.call(dev("s"), 1, 60))
 
-	v, err := b.Begin(t.Context(), b.call(dev("s"), 1, 30))
-	require.NoError(t, err)
+	v := b.verdict(t, b.call(dev("s"), 1, 30))
 	require.True(t, v.Wait, "the first call may need less")
 	require.Equal(t, session.BudgetOfPhase, v.Refused.Kind)
 
-	v, err = b.Begin(t.Context(), b.call(dev("s"), 1, 81))
-	require.NoError(t, err)
+	v = b.verdict(t, b.call(dev("s"), 1, 81))
 	require.False(t, v.Wait)
 	require.Equal(t, session.BudgetOfPhase, v.Refused.Kind)
 
@@ -250,8 +255,7 @@ func refusedOrWaits(t *testing.T, b *bench) {
 	require.NoError(t, b.End(t.Context(), first.ID, answered(20)))
 	n := b.call(dev("s"), 1, 30)
 	n.Want = tokens(1000)
-	v, err = b.Begin(t.Context(), n)
-	require.NoError(t, err)
+	v = b.verdict(t, n)
 	require.True(t, v.Wait, "the session's other call may need less than 40")
 	require.Equal(t, session.BudgetOfSession, v.Refused.Kind)
 }
@@ -406,9 +410,7 @@ func reportsRaise(t *testing.T, b *bench) {
 	guessed := b.call(dev("s"), 1, 0)
 	guessed.Key, guessed.Call = sessionOf("new"), 0
 	b.admit(t, "new", "n")
-	v, err := b.Begin(t.Context(), guessed)
-	require.NoError(t, err)
-	require.EqualValues(t, 130, v.Granted.Tokens, "the highest cost on the team's day")
+	require.EqualValues(t, 130, b.verdict(t, guessed).Granted.Tokens, "the highest cost on the team's day")
 }
 
 func admissionsAreRepeated(t *testing.T, b *bench) {
