@@ -126,8 +126,8 @@ type approvePage struct {
 	Failed []string
 }
 
-// approve shows the phases that were chosen in the inbox, before they are approved.
-func (s *site) approve(r *http.Request) (page, error) {
+// confirmMany shows the phases that were chosen in the inbox, before they are approved.
+func (s *site) confirmMany(r *http.Request) (page, error) {
 	cards, err := s.chosen(r.Context(), r.URL.Query()["request"])
 	return page{View: "approve", Title: "Approve", Content: approvePage{Cards: cards}}, err
 }
@@ -144,8 +144,8 @@ func (s *site) chosen(ctx context.Context, names []string) ([]RequestCard, error
 	return cards, err
 }
 
-// approveNow approves phases. What fails does not keep the others from it.
-func (s *site) approveNow(r *http.Request) (page, error) {
+// approveMany approves phases. What fails does not keep the others from it.
+func (s *site) approveMany(r *http.Request) (page, error) {
 	if err := r.ParseForm(); err != nil {
 		return page{}, wrongInput("Please choose again", err)
 	}

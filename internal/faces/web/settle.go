@@ -7,7 +7,10 @@ import (
 	"strconv"
 	"strings"
 
+	"errors"
+
 	"github.com/maestro-hive/maestro/internal/access"
+	"github.com/maestro-hive/maestro/internal/core/budget"
 	"github.com/maestro-hive/maestro/internal/core/cost"
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
@@ -106,4 +109,33 @@ func readUSD(r *http.Request, to *cost.USD) error {
 		return nil
 	}
 	return to.UnmarshalJSON([]byte(text))
+}
+
+// raise is a form that raises a budget.
+func (s *site) raise(r *http.Request) (page, error) {
+	id := r.PathValue("session")
+	raise := control.Raise{Note: strings.TrimSpace(r.PostFormValue("note"))}
+	if err := readAmount(r, &raise); err != nil {
+		return page{}, wrongInput("Please correct the amount", err)
+	}
+	_, err := s.Money.Raise(repeatable(r), id, raise)
+	return done(returnTo(r), "raised", id), err
+}
+
+// readAmount reads what is added to a budget.
+func readAmount(r *http.Request, raise *control.Raise) error {
+	if err := readUSD(r, &raise.USD); err != nil {
+		return err
+	}
+	var err error
+	if raise.Tokens, err = wholeNumber(r, "tokens", "tokens", 500_000); err != nil {
+		return err
+	}
+	if raise.USD <= 0 && raise.Tokens <= 0 {
+		return errors.New("enter an amount in USD or in tokens that is more than 0")
+	}
+	scope := r.PostFormValue("scope")
+	raise.Session = scope == budget.SessionScope
+	raise.Phase, raise.Persona = budget.Part(scope)
+	return nil
 }

@@ -14,6 +14,8 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/core/safetext"
+	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/ops/control"
 )
 
@@ -73,8 +75,8 @@ func (s *site) routes() []route {
 	return []route{
 		{"GET /{$}", "", "", func(*http.Request) (page, error) { return page{Next: "/inbox"}, nil }},
 		{"GET /inbox", "inbox", "", s.inbox},
-		{"GET /inbox/approve", "inbox", "/inbox", s.approve},
-		{"POST /inbox/approve", "inbox", "/inbox", s.approveNow},
+		{"GET /inbox/approve", "inbox", "/inbox", s.confirmMany},
+		{"POST /inbox/approve", "inbox", "/inbox", s.approveMany},
 		{"GET /sessions", "sessions", "/sessions", s.sessions},
 		{"GET " + oneSession, "sessions", "/sessions", s.session},
 		{"GET " + oneSession + "/changes", "sessions", oneSession, s.compare},
@@ -188,6 +190,44 @@ func (s *site) serve(w http.ResponseWriter, r *http.Request, at route) {
 	}
 }
 
+// answer is a form of a card.
+func (s *site) answer(r *http.Request) (page, error) {
+	id, back := r.PathValue("session"), returnTo(r)
+	a := control.AnswerBody{Action: session.Action(r.PostFormValue("action")), Note: strings.TrimSpace(r.PostFormValue("note"))}
+	doc, err := s.Requests.Answer(r.Context(), control.AnswerInput{Session: id, Request: r.PathValue("request"), Body: a})
+	switch {
+	case failedWith(err, control.Conflict):
+		p := problemOf(err)
+		p.Title = "The request was not answered"
+		return page{}, p
+	case err == nil && !doc.Taken:
+		return done(back, "left", id), nil
+	case err == nil && doc.Answer.Left > 0:
+		return done(back, "counted", id), nil
+	}
+	return done(back, string(a.Action), id), err
+}
+
+// supply is a form with the files that stand for the work of an assignment.
+func (s *site) supply(r *http.Request) (page, error) {
+	id := r.PathValue("session")
+	file, _, err := r.FormFile("files")
+	if err != nil {
+		return page{}, &problem{
+			Status: http.StatusUnprocessableEntity, Title: "Please choose the files",
+			Text: "The form has no archive.",
+		}
+	}
+	defer file.Close() //nolint:errcheck // only read
+	files, err := s.Starts.Upload(r.Context(), control.Recipient{Session: id}, file)
+	if err == nil {
+		_, err = s.Requests.Answer(r.Context(), control.AnswerInput{
+			Session: id, Request: r.PathValue("request"), Body: control.AnswerBody{Action: session.AnswerSupply, Files: files.Workspace},
+		})
+	}
+	return done(returnTo(r), string(session.AnswerSupply), id), err
+}
+
 // backOf is the page to go on from after a problem. The problem may name one itself, and a form that is on several pages
 // names the page that it is on.
 func (at route) backOf(r *http.Request, named string) string {
@@ -202,6 +242,68 @@ func (at route) backOf(r *http.Request, named string) string {
 		back = strings.ReplaceAll(back, "{"+name+"}", url.PathEscape(r.PathValue(name)))
 	}
 	return back
+}
+
+// returnTo is the page that a form is on. It is one of this site.
+func returnTo(r *http.Request) string {
+	back := r.PostFormValue("return")
+	if u, err := url.Parse(back); err != nil || u.IsAbs() || u.Host != "" || !strings.HasPrefix(back, "/") ||
+		strings.HasPrefix(back, "//") || strings.ContainsAny(back, "\\\r\n") {
+		return "/inbox"
+	}
+	return back
+}
+
+// saidTexts say what a form has done. %s is a session.
+var saidTexts = map[string]string{
+	string(session.AnswerApprove): "Approved. Session %s continues.",
+	string(session.AnswerReject):  "Rejected. Session %s does the phase again with your note.",
+	string(session.AnswerRetry):   "Session %s tries again.",
+	string(session.AnswerSkip):    "Session %s continues as the request says.",
+	string(session.AnswerSupply):  "Session %s checks your files.",
+	string(session.AnswerAbort):   "Session %s ends.",
+	"approved":                    "The chosen phases are approved. Their sessions continue.",
+	"counted":                     "Approved. Session %s waits for the approval of others.",
+	"left":                        "The answer is stored. Session %s takes it as soon as a worker runs.",
+	"resumed":                     "Session %s goes on.",
+	"forked":                      "Session %s is started.",
+	"raised":                      "The budget of session %s is raised.",
+	"cancel":                      "Session %s ends as soon as its agents have stopped.",
+	"settled":                     "The cost of session %s is settled.",
+	"day":                         "The daily budget of team %s is raised, until midnight UTC.",
+	"registered":                  "The version is registered. New sessions of the team get it.",
+	"unchanged":                   "This is the newest version already.",
+	"examined":                    "Everything was examined again.",
+	"trip":                        "The breaker is open.",
+	"reset":                       "The breaker is closed.",
+}
+
+// done leads from a form to the page that it is on, which says what was done.
+func done(back, what, id string) page {
+	u, err := url.Parse(back)
+	if err != nil {
+		u = &url.URL{Path: "/inbox"}
+	}
+	q := u.Query()
+	q.Set("said", what)
+	if id != "" {
+		q.Set("of", id)
+	}
+	u.RawQuery = q.Encode()
+	return page{Next: u.String()}
+}
+
+// said is what the form has done that led to a page; empty: none has.
+func said(r *http.Request) string {
+	q := r.URL.Query()
+	text := saidTexts[q.Get("said")]
+	if id := q.Get("of"); strings.Contains(text, "%s") {
+		if spec.CheckSession(id) != nil {
+			return ""
+		}
+		return strings.Replace(text, "%s", id, 1)
+	}
+	return text
 }
 
 // show writes a page. A browser that has the same one already gets no content.
