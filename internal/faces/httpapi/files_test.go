@@ -91,7 +91,7 @@ func TestAResultThatIsTooLargeForABundleIsRefusedBeforeItBegins(t *testing.T) {
 	require.NoError(t, os.Truncate(large, cas.DefaultFileBytes+1))
 	refused := h.call("GET", "/sessions/one/bundle", nil)
 	require.Equal(t, http.StatusUnprocessableEntity, refused.status)
-	require.Contains(t, string(refused.body), "a file of more than 100 MiB")
+	require.Contains(t, string(refused.body), "a file of more than 100 MB")
 }
 
 // damage changes a blob on the disk.

@@ -22,7 +22,8 @@ import (
 )
 
 // askArgument makes the test binary an agent that sends prompts, its arguments, to the
-// provider of its environment. It prints its environment and the answers. The prompt "stay" has it stay, whatever the provider answers,
+// provider of its environment. It prints its environment and the answers. The prompt "stay" has it stay, whatever the provider
+// answers,
 // "claim" report that it has used ten tokens and five, and "tell" say its token.
 const askArgument = "__test-ask"
 

@@ -56,7 +56,8 @@ func TestDialectsOfUsage(t *testing.T) {
 	}
 }
 
-// TestOnlyTheBoundChanges of a request: a line has what is special in it, the API, the path, the bound, the request, and what is sent.
+// TestOnlyTheBoundChanges of a request: a line has what is special in it, the API, the path, the bound,
+// the request, and what is sent.
 func TestOnlyTheBoundChanges(t *testing.T) {
 	t.Parallel()
 	for _, row := range rows(t, "bounds.txt") {

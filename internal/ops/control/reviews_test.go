@@ -278,7 +278,8 @@ func TestACompareIsForThoseWhoMayViewBothTeams(t *testing.T) {
 	t.Parallel()
 	s := newShelf(t)
 	s.keep("s", session.Completed, nil, map[string]string{"a": "one\n"})
-	ctx := access.With(t.Context(), access.Actor{Name: "bob", Via: access.ViaToken, Roles: access.Roles{"craft": {access.RoleViewer}}})
+	ctx := access.With(t.Context(),
+		access.Actor{Name: "bob", Via: access.ViaToken, Roles: access.Roles{"craft": {access.RoleViewer}}})
 	_, err := s.reviews().Diff(ctx, control.DiffInput{Session: "s", With: "other"})
 	require.ErrorAs(t, err, new(*access.DeniedError))
 }
