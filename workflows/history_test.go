@@ -9,8 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
 
 	"github.com/maestro-hive/maestro/activities"
@@ -18,7 +20,85 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/store/cas"
+	"github.com/maestro-hive/maestro/internal/testkit/proctest"
+	"github.com/maestro-hive/maestro/workflows"
 )
+
+// TestPhasesArePublishedEveryTenSeconds, and a change of the status at once: fast phases pay
+// nothing for search attributes, and slow ones show.
+func TestPhasesArePublishedEveryTenSeconds(t *testing.T) {
+	t.Parallel()
+	for name, expected := range map[string]struct {
+		work      map[string]time.Duration
+		published []string
+	}{
+		"fast": {
+			map[string]time.Duration{"one": time.Second, "two": time.Second, "three": time.Second},
+			[]string{"0s running [one]", "3s completed []"},
+		},
+		"then slow": {
+			map[string]time.Duration{"one": 2 * time.Second, "two": 3 * time.Second, "three": time.Hour},
+			[]string{"0s running [one]", "10s running [three]", "1h0m5s completed []"},
+		},
+		"slow": {
+			map[string]time.Duration{"one": time.Hour, "two": time.Hour, "three": time.Hour},
+			[]string{"0s running [one]", "1h0m0s running [two]", "2h0m0s running [three]", "3h0m0s completed []"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := &stage{team: newTeam(phase("one", "a"), phase("two", "b"), phase("three", "c")), attributes: true}
+			var published []string
+			env := s.playFrom(t, workflows.SessionInput{
+				Version: workflows.LogicVersion,
+				Start:   session.Start{Store: "s", Workspace: "input-root"},
+			}, func(env *testsuite.TestWorkflowEnvironment) {
+				began := env.Now()
+				for phase, d := range expected.work {
+					env.OnActivity(string(activities.RoundName), mock.Anything,
+						mock.MatchedBy(func(in activities.RoundInput) bool { return in.Phase == phase })).
+						After(d).Return(s.run)
+				}
+				env.OnUpsertTypedSearchAttributes(mock.Anything).Run(func(args mock.Arguments) {
+					set := args.Get(0).(temporal.SearchAttributes)
+					state, _ := set.GetKeyword(workflows.AttributeStatus)
+					phases, _ := set.GetKeywordList(workflows.AttributePhase)
+					published = append(published, fmt.Sprint(env.Now().Sub(began).Round(time.Second), " ", state, " ", phases))
+				}).Return(nil)
+			})
+			require.NoError(t, env.GetWorkflowError())
+			require.Equal(t, expected.published, published)
+		})
+	}
+}
+
+// TestManyOpenPhasesFitIntoTheirAttribute: Temporal terminates a session with one of more than 2,048 bytes.
+func TestManyOpenPhasesFitIntoTheirAttribute(t *testing.T) {
+	t.Parallel()
+	var wide []spec.Phase
+	for i := range 45 {
+		wide = append(wide, spec.Phase{
+			Name: fmt.Sprintf("p%02d%s", i, strings.Repeat("x", 60)), Needs: []string{},
+			Personas: []string{"a"},
+		})
+	}
+	s := &stage{team: newTeam(wide...), attributes: true}
+	most := 0
+	env := s.playFrom(t, workflows.SessionInput{
+		Version: workflows.LogicVersion,
+		Start:   session.Start{Store: "s", Workspace: "input-root"},
+	}, func(env *testsuite.TestWorkflowEnvironment) {
+		env.OnUpsertTypedSearchAttributes(mock.Anything).Run(func(args mock.Arguments) {
+			phases, _ := args.Get(0).(temporal.SearchAttributes).GetKeywordList(workflows.AttributePhase)
+			list, err := json.Marshal(phases)
+			require.NoError(t, err)
+			most = max(most, len(list))
+		}).Return(nil)
+	})
+	require.NoError(t, env.GetWorkflowError())
+	require.Greater(t, most, 1500)
+	require.LessOrEqual(t, most, 2048)
+}
 
 // blobs keeps blobs in memory.
 type blobs struct {
@@ -167,4 +247,32 @@ func TestWorkOfAPhaseThatIsTooLargeForAPayload(t *testing.T) {
 			require.Len(t, stored.List, len(personas))
 		})
 	}
+}
+
+// TestAStepThatAWorkerCancelsIsDoneAgain: a worker that stops cancels its local
+// activities, which nobody has asked for.
+func TestAStepThatAWorkerCancelsIsDoneAgain(t *testing.T) {
+	t.Parallel()
+	s := &stage{team: newTeam(phase("build", "a"), phase("test", "b"))}
+	tries := 0
+	s.advancing = func() error {
+		if tries++; tries == 1 {
+			return temporal.NewCanceledError()
+		}
+		return nil
+	}
+	env := s.play(t)
+	require.NoError(t, env.GetWorkflowError())
+	require.Len(t, s.advanced, 2)
+}
+
+// TestNoticesThatAreNotDeliveredAreLogged ends a session while nobody outside can be
+// reached.
+func TestNoticesThatAreNotDeliveredAreLogged(t *testing.T) {
+	t.Parallel()
+	logs := &proctest.Output{}
+	s := &stage{team: newTeam(phase("build", "a")), webhook: true, unreachable: true, logs: logs}
+	env := s.play(t)
+	require.NoError(t, env.GetWorkflowError())
+	require.Equal(t, 1, strings.Count(logs.String(), "some of its notices may not have been delivered"), logs.String())
 }
