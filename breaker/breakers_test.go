@@ -3,6 +3,7 @@ package breaker_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -130,16 +131,19 @@ func TestTripAndResetByHand(t *testing.T) {
 	a, b, _ := processes(t)
 	for range 2 { // a repetition changes nothing
 		tripped, err := a.Set(t.Context(), "t1", "coder", breaker.TripRequest{
-			By: "ann", Why: "maintenance", For: textfmt.Duration(time.Hour),
+			By: "ann", Why: strings.Repeat("long ", 100), For: textfmt.Duration(time.Hour),
 		})
 		require.NoError(t, err)
 		require.Equal(t, session.BreakerIsOpen, tripped.State)
-		require.Equal(t, "maintenance", tripped.Forced.Why)
+		require.Equal(t, "ann", tripped.Forced.By)
+		require.LessOrEqual(t, len(tripped.Forced.Why), 200)
 		require.Equal(t, epoch.Add(time.Hour), *tripped.OpenUntil)
 		require.Equal(t, int64(1), tripped.Generation)
 	}
-	reset, err := b.Set(t.Context(), "t2", "coder", breaker.ResetRequest{By: "bob"})
+	reset, err := b.Set(t.Context(), "t2", "coder", breaker.ResetRequest{By: "bob", Why: "done"})
 	require.NoError(t, err)
 	require.Equal(t, session.BreakerClosed, reset.State)
+	require.Nil(t, reset.Forced)
+	require.Equal(t, []string{"bob", "done"}, []string{reset.ChangedBy, reset.Why})
 	require.Equal(t, int64(2), reset.Generation)
 }
