@@ -110,15 +110,6 @@ var scenarios = []scenario{
 		tree: map[string]string{"a": "a\n", "b": "b\n", "c": "a\nb\n", "d": "a\nb\n", "e": "a\nb\n"},
 	},
 	{
-		name:   "failed check",
-		agents: map[string]string{"a": `if told '"category":"test_failure"' && told 'the work is bad'; then echo good > work.txt; else echo bad > work.txt; fi`},
-		check:  `grep good work.txt || { echo "the work is $(cat work.txt)"; exit 1; }`,
-		phases: []spec.Phase{checked(phase("one", "a"))},
-		team:   func(tm *spec.Team) { tm.Retry.Attempts = 2 },
-		tree:   map[string]string{"work.txt": "good\n"},
-		rounds: []int{1},
-	},
-	{
 		name: "conflict that the integrator settles",
 		agents: map[string]string{
 			"a": `echo a > word; echo a > a`,
@@ -129,13 +120,6 @@ var scenarios = []scenario{
 		team:   func(tm *spec.Team) { tm.Retry = spec.Retry{RoundInitial: textfmt.Duration(100 * time.Millisecond)} },
 		tree:   map[string]string{"word": "both\n", "a": "a\n"},
 		rounds: []int{2},
-	},
-	{
-		name:      "conflict that a person settles",
-		agents:    map[string]string{"a": yes, "b": no, "c": `cp word after`},
-		phases:    []spec.Phase{phase("one", "a", "b"), phase("two", "c")},
-		meanwhile: func(s *stand) { s.answers(session.AnswerRetry, "use both") },
-		tree:      map[string]string{"word": "both\n", "after": "both\n"},
 	},
 	{
 		name:      "conflict at the end",
@@ -172,36 +156,11 @@ var scenarios = []scenario{
 		fails:  "(no answer within 1s)",
 	},
 	{
-		name:   "spent rounds",
-		agents: map[string]string{"a": needsNote},
-		phases: []spec.Phase{phase("one", "a")},
-		team: func(tm *spec.Team) {
-			soon := textfmt.Duration(10 * time.Millisecond)
-			tm.Help.Mode, tm.Retry = spec.HelpFail, spec.Retry{Attempts: 2, Rounds: 2, Initial: soon, RoundInitial: soon}
-		},
-		fails:  session.HelpNeeded,
-		rounds: []int{2},
-	},
-	{
 		name:      "skipped work",
 		agents:    map[string]string{"a": needsNote, "b": `[ ! -e work.txt ]`},
 		phases:    []spec.Phase{phase("one", "a"), phase("two", "b")},
 		meanwhile: func(s *stand) { s.answers(session.AnswerSkip, "") },
 		tree:      map[string]string{},
-	},
-	{
-		name:   "supplied files",
-		agents: map[string]string{"a": needsNote, "b": copies},
-		check:  `grep right work.txt`,
-		phases: []spec.Phase{checked(phase("one", "a")), phase("two", "b")},
-		meanwhile: func(s *stand) {
-			for _, content := range []string{"wrong\n", "right\n"} {
-				require.NoError(s.t, s.update(workflows.ResolveUpdate, session.Answer{
-					Request: s.asks().ID, Action: session.AnswerSupply, By: "ada", Files: s.files(map[string]string{"work.txt": content}),
-				}))
-			}
-		},
-		tree: map[string]string{"work.txt": "right\n", "copy.txt": "right\n"},
 	},
 	{
 		name:   "approval",
@@ -247,16 +206,6 @@ var scenarios = []scenario{
 		resumed: true,
 		then:    func(s *stand) { s.answers(session.AnswerRetry, "make it good") },
 		tree:    map[string]string{"work.txt": "good\n", "report.txt": "tested\n"},
-	},
-	{
-		name:    "assignment that fails until it is resumed",
-		agents:  map[string]string{"a": `echo x >> a`, "b": `echo x >> b`, "c": `[ -e $dir/again ] && echo x >> c`},
-		phases:  []spec.Phase{phase("one", "a"), phase("two", "b", "c"), phase("three", "a")},
-		team:    failing,
-		fails:   "two/c failed",
-		resumed: true,
-		tree:    map[string]string{"a": "x\nx\n", "b": "x\n", "c": "x\n"},
-		rounds:  []int{1, 2, 1},
 	},
 	{
 		name:   "cancelled",
