@@ -65,9 +65,14 @@ func TestASessionIsOneTraceOverTheWorkersThatItHad(t *testing.T) {
 	})
 	first.signal(syscall.SIGTERM)
 	w.dies(first)
+	require.Zero(t, first.cmd.ProcessState.ExitCode(), first.output.String())
+	require.Regexp(t, `msg="round handed over to another worker" [^\n]*session=traced [^\n]*phase=test`, first.output.String())
+	require.Empty(t, w.agents(), "the agent is gone before its worker")
 	second := w.startWorker()
 	w.release("test")
-	w.completes("traced")
+	test := w.completes("traced").Phases[1].Assignments[0]
+	require.Equal(t, 2, test.Attempts, "handing over uses up none")
+	require.Zero(t, test.LostWorkers)
 	second.signal(syscall.SIGTERM)
 	w.dies(second)
 
