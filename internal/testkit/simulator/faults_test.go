@@ -92,7 +92,7 @@ func find(t *testing.T, overlay, profile string) string {
 		n = "500"
 	}
 	out, _ := exec.CommandContext(t.Context(), program, "-test.run", "^TestSimulate$", "-simulate.count", "-simulate.seeds", n,
-		"-simulate.plans", profile, "-simulate.ignore", *ignore).CombinedOutput()
+		"-simulate.plans", profile).CombinedOutput()
 	for line := range strings.Lines(string(out)) {
 		if strings.HasPrefix(line, "found") {
 			return strings.TrimSpace(line)
