@@ -43,8 +43,9 @@ type desk struct {
 	input  spec.Digest
 	// breakers is nil where every round passes.
 	breakers activities.Breakers
-	// state is nil where it is the store's.
-	state activities.State
+	// state is nil where it is the store's, and heartbeats where the test environment hears of rounds.
+	state      activities.State
+	heartbeats activities.Heartbeats
 	// logger is nil where no line matters.
 	logger *slog.Logger
 	// holdSlot is for how long an outage keeps the slot; zero: a minute.
@@ -135,6 +136,9 @@ func (d *desk) roundOf(in activities.RoundInput, options ...func(*testsuite.Test
 	rounds.WorkDirs, rounds.Breakers, rounds.HoldSlot, rounds.Signals = d.workDirs, d.breakers, d.holdSlot, d.signals
 	if d.state != nil {
 		rounds.State = d.state
+	}
+	if d.heartbeats != nil {
+		rounds.Heartbeats = d.heartbeats
 	}
 	if d.files != nil {
 		rounds.Files = d.files
@@ -451,11 +455,7 @@ func (d *desk) day() budget.Budget {
 // other has another session of the team begin a call.
 func (d *desk) other(tokens int64) (call string) {
 	d.t.Helper()
-	return d.beginIn(session.Key{Namespace: d.key().Namespace, Session: "other"}, tokens)
-}
-
-func (d *desk) beginIn(key session.Key, tokens int64) (call string) {
-	d.t.Helper()
+	key := session.Key{Namespace: d.key().Namespace, Session: "other"}
 	run, err := d.store.State.Admit(d.t.Context(), state.Admission{
 		Key: key, TemporalRun: key.Session, OriginalRun: key.Session, Team: "t", Caps: budget.Caps(d.team),
 	})

@@ -1,17 +1,20 @@
 package activities_test
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.temporal.io/sdk/testsuite"
 
 	"github.com/maestro-hive/maestro/activities"
 	"github.com/maestro-hive/maestro/breaker"
@@ -134,18 +137,13 @@ func TestProcessesThatCannotBeEndedAreWaitedFor(t *testing.T) {
 	require.Equal(t, failures.FromInput, result.From)
 }
 
-// withDay gives the desk's team a daily budget, and its attempts a cost.
+// withDay gives the desk's team a daily budget, and its attempts a reserve.
 func withDay(t *testing.T, limit int64) *desk {
 	t.Helper()
 	d := newDesk(t)
 	d.team.Budget.Daily = spec.Cap{Tokens: limit}
 	d.admit()
 	d.agents.reserve = cost.Amount{Tokens: 60}
-	d.agents.run = func(ctx context.Context, job session.Job) (session.Outcome, error) {
-		out, err := leave("a.txt", "x")(ctx, job)
-		out.Usage = cost.Usage{OutputTokens: 50}
-		return out, err
-	}
 	return d
 }
 
@@ -185,50 +183,27 @@ func (c *changing) Budgets(ctx context.Context, a state.Assignment, team string)
 
 func TestTheWaitForABudgetEndsWhenItCanPay(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct {
-		scope  string
-		change func(d *desk, c *changing, call string) error
-	}{
-		"midnight": {budget.DayScope, func(_ *desk, c *changing, _ string) error { c.day = "2100-01-01"; return nil }},
-		"a raise": {budget.DayScope, func(d *desk, _ *changing, _ string) error {
+	for name, change := range map[string]func(d *desk, c *changing, call string) error{
+		"midnight": func(_ *desk, c *changing, _ string) error { c.day = "2100-01-01"; return nil },
+		"a raise": func(d *desk, _ *changing, _ string) error {
 			_, err := d.store.State.AddRaise(d.t.Context(), session.Key{}, budget.Raise{
-				ID: "1", Scope: budget.DayScope, Team: "t",
-				Added: cost.Amount{Tokens: 60},
+				ID: "1", Scope: budget.DayScope, Team: "t", Added: cost.Amount{Tokens: 60},
 			}, "cli")
 			return err
-		}},
-		"a return": {budget.DayScope, func(d *desk, _ *changing, call string) error {
+		},
+		"a return": func(d *desk, _ *changing, call string) error {
 			return d.store.State.End(d.t.Context(), call, state.CallEnd{State: state.CallFailed})
-		}},
-		"a write-off": {budget.SessionScope, func(d *desk, _ *changing, call string) error {
-			return errors.Join(d.store.State.End(d.t.Context(), call, state.CallEnd{State: state.CallUnsettled}),
-				d.store.State.CloseCall(d.t.Context(), call, cost.Usage{}, "ann", ""))
-		}},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := withDay(t, 100)
-			d.team.Budget.Tokens = 100
-			key := d.key()
-			if c.scope == budget.DayScope {
-				key.Session = "other"
-			}
-			call := d.beginIn(key, 100)
+			call := d.other(100)
 			watched := &changing{State: d.store.State}
-			watched.change = func() { require.NoError(t, c.change(d, watched, call)) }
-			waits := &activities.BudgetWaits{State: watched}
-			in := activities.AwaitBudgetInput{
-				AssignmentID: d.dev().AssignmentID, Scope: c.scope, Team: "t",
-				Least: cost.Amount{Tokens: 60},
-			}
-			if c.scope == budget.DayScope {
-				in.Date = d.day().Day
-			}
-			var suite testsuite.WorkflowTestSuite
-			env := suite.NewTestActivityEnvironment()
-			env.RegisterActivity(waits.Await)
-			_, err := env.ExecuteActivity(waits.Await, in)
-			require.NoError(t, err)
+			watched.change = func() { require.NoError(t, change(d, watched, call)) }
+			execute(t, (&activities.BudgetWaits{State: watched}).Await, activities.AwaitBudgetInput{
+				AssignmentID: d.dev().AssignmentID, Scope: budget.DayScope, Team: "t", Least: cost.Amount{Tokens: 60}, Date: d.day().Day,
+			}, nil)
 			require.GreaterOrEqual(t, watched.looks, 1, "the spent budget was waited for")
 		})
 	}
@@ -358,4 +333,55 @@ func TestAnOpenBreakerHoldsCalls(t *testing.T) {
 	_, err = d.round()
 	requireType(t, err, session.RecoverableError) // it has done nothing
 	require.Equal(t, int64(2), b.now().Generation)
+}
+
+// beats answers every report in the same way.
+type beats struct {
+	answer error
+	n      atomic.Int32
+}
+
+func (b *beats) Beat(context.Context, activities.Heartbeat) error {
+	b.n.Add(1)
+	return b.answer
+}
+
+// TestExecutionThatIsGivenUp gives way while it waits, because the one in its place waits, too. At work it works on, and says so
+// once however long that takes.
+func TestExecutionThatIsGivenUp(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	lock, ok, err := d.store.Lock(t.Context(), d.key(), d.roundInput().AssignmentID)
+	require.NoError(t, err)
+	require.True(t, ok)
+	defer lock.Unlock()
+	d.heartbeats = &beats{answer: activities.ErrReplaced}
+	_, err = d.round()
+	requireType(t, err, session.HandedOver)
+	require.Empty(t, d.agents.runs)
+	require.Empty(t, d.record().Rounds)
+
+	for _, answer := range []error{activities.ErrReplaced, errors.New("connection refused")} {
+		t.Run(answer.Error(), func(t *testing.T) {
+			t.Parallel()
+			d := newDesk(t)
+			told := &beats{answer: answer}
+			d.heartbeats = told
+			d.agents.run = func(ctx context.Context, job session.Job) (session.Outcome, error) {
+				for told.n.Load() < 3 && ctx.Err() == nil {
+					time.Sleep(10 * time.Millisecond)
+				}
+				if ctx.Err() != nil {
+					return session.Outcome{}, context.Cause(ctx)
+				}
+				return leave("a.txt", "x")(ctx, job)
+			}
+			var lines bytes.Buffer
+			d.logger = slog.New(slog.NewTextHandler(&lines, nil))
+			result, err := d.round()
+			require.NoError(t, err)
+			require.Equal(t, 1, result.Attempts)
+			require.Equal(t, 1, strings.Count(lines.String(), "level=WARN"), lines.String())
+		})
+	}
 }
