@@ -110,18 +110,6 @@ var scenarios = []scenario{
 		tree: map[string]string{"a": "a\n", "b": "b\n", "c": "a\nb\n", "d": "a\nb\n", "e": "a\nb\n"},
 	},
 	{
-		name: "conflict that the integrator settles",
-		agents: map[string]string{
-			"a": `echo a > word; echo a > a`,
-			"b": `if told 'merge conflict'; then echo both > word; else echo b > word; fi`,
-		},
-		check:  `test "$(cat word)" = both -a -f a`,
-		phases: []spec.Phase{checked(phase("one", "a", "b"))},
-		team:   func(tm *spec.Team) { tm.Retry = spec.Retry{RoundInitial: textfmt.Duration(100 * time.Millisecond)} },
-		tree:   map[string]string{"word": "both\n", "a": "a\n"},
-		rounds: []int{2},
-	},
-	{
 		name:      "conflict at the end",
 		agents:    map[string]string{"a": yes, "b": no},
 		phases:    []spec.Phase{branch("left", "a"), branch("right", "b")},
@@ -154,13 +142,6 @@ var scenarios = []scenario{
 		phases: []spec.Phase{phase("one", "a")},
 		team:   func(tm *spec.Team) { tm.Help.GiveUpAfter = textfmt.Duration(time.Second) },
 		fails:  "(no answer within 1s)",
-	},
-	{
-		name:      "skipped work",
-		agents:    map[string]string{"a": needsNote, "b": `[ ! -e work.txt ]`},
-		phases:    []spec.Phase{phase("one", "a"), phase("two", "b")},
-		meanwhile: func(s *stand) { s.answers(session.AnswerSkip, "") },
-		tree:      map[string]string{},
 	},
 	{
 		name:   "approval",
@@ -206,35 +187,6 @@ var scenarios = []scenario{
 		resumed: true,
 		then:    func(s *stand) { s.answers(session.AnswerRetry, "make it good") },
 		tree:    map[string]string{"work.txt": "good\n", "report.txt": "tested\n"},
-	},
-	{
-		name:   "cancelled",
-		agents: map[string]string{"a": `touch $dir/begun; sleep 60`},
-		phases: []spec.Phase{phase("one", "a")},
-		meanwhile: func(s *stand) {
-			s.eventually("the agent works", func() bool { return s.exists("begun") })
-			require.NoError(s.t, s.client.CancelWorkflow(s.t.Context(), sessionID, ""))
-		},
-		fails: "canceled",
-	},
-	{
-		name:   "parked",
-		agents: map[string]string{"a": `true`},
-		phases: []spec.Phase{phase("one", "a"), phase("two", "a"), phase("three", "a")},
-		course: func(*stand) session.Course { return session.Course{PauseAfter: []string{"one", "three"}} },
-		meanwhile: func(s *stand) {
-			waitsAfter := func(n int) {
-				s.shows("it waits after a phase", func(e session.Execution) bool {
-					return e.Phases[n].Status == session.AwaitingApproval && e.Status.Status == session.AwaitingApproval
-				})
-			}
-			waitsAfter(0)
-			require.NoError(s.t, s.client.SignalWorkflow(s.t.Context(), sessionID, "", workflows.ResolveUpdate,
-				session.Answer{Request: "one.approval.1", Action: session.AnswerApprove}))
-			waitsAfter(2)
-			require.NoError(s.t, s.update(workflows.ResolveUpdate,
-				session.Answer{Request: "three.approval.1", Action: session.AnswerApprove}))
-		},
 	},
 	{
 		name:   "one phase on supplied work",

@@ -50,13 +50,7 @@ agents:
 func TestResumeFromTheWebUIAlone(t *testing.T) {
 	t.Parallel()
 	w, ui := newDev(t, stuckAgent)
-	teamFile := w.write("team.yaml", `version: 1
-name: builders
-personas: {builder: {role: Builder, agent: coder, instructions: Build a web server.}}
-phases: [{name: build, personas: [builder], produces: [work.txt], approve: true}]
-retry: {attempts: 2, initial: 1s, rounds: 1}
-help: {mode: ask}
-`)
+	teamFile := w.write("team.yaml", builders)
 	w.must("run", teamFile, "A web server", "--session", "web-1")
 	b := newBrowser(t)
 
