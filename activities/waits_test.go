@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/testsuite"
 
 	"github.com/maestro-hive/maestro/activities"
 	"github.com/maestro-hive/maestro/breaker"
@@ -246,6 +247,54 @@ func (d *desk) withBreaker() *breakers {
 	b := &breakers{Breakers: &breaker.Breakers{State: d.store.State}, d: d}
 	d.breakers = b
 	return b
+}
+
+// deafOnce are breakers that cannot take the first report.
+type deafOnce struct {
+	*breakers
+	err error
+}
+
+func (b *deafOnce) Report(ctx context.Context, r session.BreakerReport) (breaker.Answer, error) {
+	if err := b.err; err != nil {
+		b.err = nil
+		return breaker.Answer{}, err
+	}
+	return b.breakers.Report(ctx, r)
+}
+
+// TestOutcomeIsReportedWhenTheStoreIsBack: a round ends when its breaker knows how.
+func TestOutcomeIsReportedWhenTheStoreIsBack(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	b := d.withBreaker()
+	d.breakers = &deafOnce{b, errors.New("the database is away")}
+	d.agents.run = func(context.Context, session.Job) (session.Outcome, error) {
+		f := failures.Failf(failures.Timeout, "no good")
+		f.Final = true
+		return session.Outcome{}, f
+	}
+	_, err := d.round()
+	requireType(t, err, session.UnrecoverableError)
+	require.Equal(t, 1, b.now().Failures)
+}
+
+// TestWaitThatNobodyWantsTakesNoLease: its session has ended it, and the activity has yet to
+// hear of that.
+func TestWaitThatNobodyWantsTakesNoLease(t *testing.T) {
+	t.Parallel()
+	b := newDesk(t).withBreaker()
+	b.open(-time.Second)
+	waits := &activities.BreakerWaits{Breakers: b, Clock: time.Now, Heartbeats: &beats{answer: activities.ErrUnwanted}}
+	var suite testsuite.WorkflowTestSuite
+	env := suite.NewTestActivityEnvironment()
+	env.RegisterActivity(waits.Await)
+	_, err := env.ExecuteActivity(waits.Await, activities.AwaitInput{
+		AssignmentID: spec.AssignmentID{Phase: "build", Persona: "dev"}, Breaker: spec.Breaker{}.For("a"),
+		Wait: session.BreakerWait{Breaker: "a", Why: "down"},
+	})
+	requireType(t, err, session.HandedOver)
+	require.Empty(t, b.now().Probes)
 }
 
 // throughGateway has the desk's agent work through a gateway, with a breaker.
