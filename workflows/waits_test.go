@@ -284,62 +284,49 @@ func TestRoundOfATeamThatDoesNotWaitFailsAtTheBreaker(t *testing.T) {
 	require.Len(t, s.rounds, 2)
 }
 
+// roundsLast has the rounds that match take their time, in the workflow's own clock, and end with an error, if there is one.
+func roundsLast(env *testsuite.TestWorkflowEnvironment, d time.Duration, err error, match func(activities.RoundInput) bool) {
+	env.OnActivity(string(activities.RoundName), mock.Anything, mock.MatchedBy(match)).After(d).Return(session.RoundResult{}, err)
+}
+
 // TestAnswersToAnOutage: it is tried now; it is skipped; the session is aborted; nobody answers and it never ends.
 func TestAnswersToAnOutage(t *testing.T) {
 	t.Parallel()
-	play := func(t *testing.T, answer *session.Answer, more ...func(*testsuite.TestWorkflowEnvironment)) (*stage,
-		*testsuite.TestWorkflowEnvironment,
-	) {
-		s := &stage{team: newTeam(phase("build", "a"))}
-		return s, s.play(t, append(more, func(env *testsuite.TestWorkflowEnvironment) {
-			env.OnActivity(string(activities.RoundName), mock.Anything, mock.Anything).Return(func(_ context.Context,
-				in activities.RoundInput,
-			) (session.RoundResult, error) {
-				s.rounds = append(s.rounds, in)
-				return session.RoundResult{}, outage()
-			}).Once()
-			env.OnActivity(string(activities.RoundName), mock.Anything,
-				mock.MatchedBy(func(in activities.RoundInput) bool { return in.Outage == activities.OutageNoticed })).
-				After(30*24*time.Hour).Return(session.RoundResult{}, nil)
-			env.OnActivity(string(activities.RoundName), mock.Anything,
-				mock.MatchedBy(func(in activities.RoundInput) bool { return in.Outage == activities.OutageRetry })).
-				Return(func(_ context.Context, in activities.RoundInput) (session.RoundResult, error) {
-					s.rounds = append(s.rounds, in)
-					return success(in), nil
-				})
-			if answer != nil {
-				env.RegisterDelayedCallback(func() {
-					a := *answer
-					a.Request = "build.a.1-default-"
-					env.SignalWorkflow(workflows.ResolveUpdate, a)
-				}, time.Hour)
+	for action, fails := range map[session.Action]string{
+		session.AnswerRetry: "", session.AnswerSkip: "", session.AnswerAbort: "aborted by ann",
+		"nobody": "the provider was not available within 168h",
+	} {
+		t.Run(string(action), func(t *testing.T) {
+			t.Parallel()
+			s := &stage{team: newTeam(phase("build", "a")), round: func(in activities.RoundInput) (session.RoundResult, error) {
+				if in.Outage == "" {
+					return session.RoundResult{}, outage()
+				}
+				return session.RoundResult{}, nil
+			}}
+			env := s.play(t, func(env *testsuite.TestWorkflowEnvironment) {
+				roundsLast(env, 30*24*time.Hour, nil,
+					func(in activities.RoundInput) bool { return in.Outage == activities.OutageNoticed })
+				env.OnActivity(string(activities.RoundName), mock.Anything, mock.Anything).Return(s.run)
+				if action != "nobody" {
+					says(time.Hour, session.Answer{Request: "build.a.1", Action: action, By: "ann"})(env)
+				}
+			})
+			if fails != "" {
+				require.ErrorContains(t, env.GetWorkflowError(), fails)
+				return
 			}
-		})...)
+			require.NoError(t, env.GetWorkflowError())
+			done := status(t, env).Phases[0].Assignments[0]
+			if action == session.AnswerSkip {
+				require.Equal(t, session.Skipped, done.Status)
+				return
+			}
+			require.Equal(t, activities.OutageRetry, s.rounds[len(s.rounds)-1].Outage)
+			require.Equal(t, 1, done.Rounds, "it is the same round")
+			require.Empty(t, status(t, env).Help)
+		})
 	}
-	t.Run("retry", func(t *testing.T) {
-		t.Parallel()
-		s, env := play(t, &session.Answer{Action: session.AnswerRetry})
-		require.NoError(t, env.GetWorkflowError())
-		require.Equal(t, activities.OutageRetry, s.rounds[len(s.rounds)-1].Outage)
-		require.Equal(t, 1, status(t, env).Phases[0].Assignments[0].Rounds, "it is the same round")
-		require.Empty(t, status(t, env).Help)
-	})
-	t.Run("skip", func(t *testing.T) {
-		t.Parallel()
-		_, env := play(t, &session.Answer{Action: session.AnswerSkip})
-		require.NoError(t, env.GetWorkflowError())
-		require.Equal(t, session.Skipped, status(t, env).Phases[0].Assignments[0].Status)
-	})
-	t.Run("abort", func(t *testing.T) {
-		t.Parallel()
-		_, env := play(t, &session.Answer{Action: session.AnswerAbort, By: "ann"})
-		require.ErrorContains(t, env.GetWorkflowError(), "aborted by ann")
-	})
-	t.Run("nobody", func(t *testing.T) {
-		t.Parallel()
-		_, env := play(t, nil)
-		require.ErrorContains(t, env.GetWorkflowError(), "the provider was not available within 168h")
-	})
 }
 
 // TestMergeThatWaitsForItsMachineUsesNoRound: people are notified, and may have it tried now.
@@ -388,15 +375,12 @@ func TestNoticeOfAnOutageSaysWhatItsCauseIsNow(t *testing.T) {
 	s.team.Help.Mode = spec.HelpAsk
 	var before, after session.Status
 	s.play(t, func(env *testsuite.TestWorkflowEnvironment) {
-		env.OnActivity(string(activities.RoundName), mock.Anything,
-			mock.MatchedBy(func(in activities.RoundInput) bool { return in.Persona == "a" && in.Outage == "" })).
-			Return(session.RoundResult{}, outage())
-		env.OnActivity(string(activities.RoundName), mock.Anything,
-			mock.MatchedBy(func(in activities.RoundInput) bool { return in.Persona == "a" })).
-			After(3*time.Hour).Return(session.RoundResult{}, nil)
-		env.OnActivity(string(activities.RoundName), mock.Anything,
-			mock.MatchedBy(func(in activities.RoundInput) bool { return in.Persona == "b" })).
-			After(time.Hour).Return(session.RoundResult{}, failedRound(failures.Auth, "refused"))
+		of := func(persona string, known bool) func(activities.RoundInput) bool {
+			return func(in activities.RoundInput) bool { return in.Persona == persona && (in.Outage != "") == known }
+		}
+		roundsLast(env, 0, outage(), of("a", false))
+		roundsLast(env, 3*time.Hour, nil, of("a", true))
+		roundsLast(env, time.Hour, failedRound(failures.Auth, "refused"), of("b", false))
 		env.RegisterDelayedCallback(func() { before = status(t, env) }, 30*time.Minute)
 		env.RegisterDelayedCallback(func() {
 			env.SignalWorkflow(workflows.OutageSignal, activities.OutageNews{
@@ -426,12 +410,9 @@ func TestEndingSessionCutsWaitsShort(t *testing.T) {
 			var began, ended time.Time
 			env := s.play(t, func(env *testsuite.TestWorkflowEnvironment) {
 				began = env.Now()
-				env.OnActivity(string(activities.RoundName), mock.Anything,
-					mock.MatchedBy(func(in activities.RoundInput) bool { return in.Persona == "a" })).
-					After(8*24*time.Hour).Return(session.RoundResult{}, nil)
-				env.OnActivity(string(activities.RoundName), mock.Anything,
-					mock.MatchedBy(func(in activities.RoundInput) bool { return in.Persona == "b" })).
-					After(time.Hour).Return(session.RoundResult{}, failedRound(failures.Auth, "refused"))
+				roundsLast(env, 8*24*time.Hour, nil, func(in activities.RoundInput) bool { return in.Persona == "a" })
+				roundsLast(env, time.Hour, failedRound(failures.Auth, "refused"),
+					func(in activities.RoundInput) bool { return in.Persona == "b" })
 				tell := func(after time.Duration, over bool) {
 					env.RegisterDelayedCallback(func() {
 						env.SignalWorkflow(workflows.OutageSignal, activities.OutageNews{

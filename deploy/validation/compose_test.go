@@ -209,41 +209,19 @@ func (bareImages) ResolveImageConfig(_ context.Context, ref string, _ sourcereso
 // TestBuildKitFindsNoFault runs what `docker build --check` runs, on all stages.
 func TestBuildKitFindsNoFault(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct {
-		change func(string) string
-		finds  string
-	}{
-		{func(s string) string { return s }, ""},
-		{func(s string) string {
-			return strings.ReplaceAll(s, "ENTRYPOINT [\"maestro-worker\"]", "ENTRYPOINT maestro-worker")
-		}, "JSONArgsRecommended"},
-		{func(s string) string { return s + "COPY --from=biuld /out /out\nRUNN true\n" }, "unknown instruction"},
-	} {
-		text, err := os.ReadFile(dockerfilePath)
-		require.NoError(t, err)
-		data := []byte(c.change(string(text)))
-		source := llb.NewSourceMap(nil, "Dockerfile", "Dockerfile", data)
-		source.Definition = &llb.Definition{}
-		results, err := dockerfile2llb.DockerfileLint(t.Context(), data, dockerfile2llb.ConvertOpt{
-			Config:         dockerui.Config{},
-			SourceMap:      source,
-			TargetPlatform: &ocispecs.Platform{OS: "linux", Architecture: "amd64"},
-			MetaResolver:   bareImages{},
-		})
-		require.NoError(t, err)
-		var found []string
-		for _, w := range results.Warnings {
-			found = append(found, w.RuleName+": "+w.Detail)
-		}
-		if results.Error != nil {
-			found = append(found, results.Error.Message)
-		}
-		if c.finds == "" {
-			require.Empty(t, found)
-		} else {
-			require.Contains(t, strings.Join(found, "\n"), c.finds)
-		}
-	}
+	data, err := os.ReadFile(dockerfilePath)
+	require.NoError(t, err)
+	source := llb.NewSourceMap(nil, "Dockerfile", "Dockerfile", data)
+	source.Definition = &llb.Definition{}
+	results, err := dockerfile2llb.DockerfileLint(t.Context(), data, dockerfile2llb.ConvertOpt{
+		Config:         dockerui.Config{},
+		SourceMap:      source,
+		TargetPlatform: &ocispecs.Platform{OS: "linux", Architecture: "amd64"},
+		MetaResolver:   bareImages{},
+	})
+	require.NoError(t, err)
+	require.Empty(t, results.Warnings)
+	require.Nil(t, results.Error)
 }
 
 // stages are the Dockerfile's stages by name, and the last one's name.
