@@ -139,43 +139,43 @@ func TestLaterPhasesAreToldOfARework(t *testing.T) {
 
 func TestResultMaySendWorkBack(t *testing.T) {
 	t.Parallel()
-	finds := func(_ context.Context, job session.Job) (session.Outcome, error) {
-		return session.Outcome{Summary: "found", SendsBack: []string{"it does not build"}}, nil
-	}
-	t.Run("where the phase may", func(t *testing.T) {
-		t.Parallel()
-		for _, left := range []int{1, 0} { // with none left, it is the session that asks a person
+	for name, c := range map[string]struct {
+		phase string
+		left  int
+		mends bool
+		fails string
+	}{
+		"where the phase may":                               {phase: "test", left: 1},
+		"with none left, so that the session asks a person": {phase: "test"},
+		"but not when it mends the merged tree": {
+			phase: "test", mends: true, fails: "invalid_output: the result has sends_back, but this round fixes",
+		},
+		"and nowhere else": {
+			phase: "build", fails: "invalid_output: the result has sends_back, but phase build has no sends_back in the team file",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			d, in := sentBack(t)
-			in.Phase, in.Persona, in.SendBacksLeft, in.Rework, in.Ordered, in.Because = "test", "tester", left, nil, 0, ""
-			d.agents.run = finds
+			in.Phase, in.SendBacksLeft, in.Integrating, in.Rework, in.Ordered, in.Because = c.phase, c.left, c.mends, nil, 0, ""
+			in.Persona = map[string]string{"test": "tester", "build": "dev"}[c.phase]
+			if c.phase == "build" {
+				in.Ordered, in.Because = 1, session.BecauseSentBack
+			}
+			d.agents.run = func(context.Context, session.Job) (session.Outcome, error) {
+				return session.Outcome{Summary: "found", SendsBack: []string{"it does not build"}}, nil
+			}
 			result, err := d.roundOf(in)
+			if c.fails != "" {
+				require.ErrorContains(t, err, c.fails)
+				require.Nil(t, d.agents.runs[0].MaySendBack)
+				return
+			}
 			require.NoError(t, err, "it is held to no contract")
 			require.Equal(t, []string{"it does not build"}, result.SendsBack)
-			require.Equal(t, &session.MaySendBack{To: "build", Left: left}, d.agents.runs[0].MaySendBack)
-			again, err := d.roundOf(in)
-			require.NoError(t, err)
-			require.Equal(t, result.SendsBack, again.SendsBack, "also when the worker died before it could say so")
-			require.Len(t, d.agents.runs, 1)
-		}
-	})
-	t.Run("but not when it mends the merged tree", func(t *testing.T) {
-		t.Parallel()
-		d, in := sentBack(t)
-		in.Phase, in.Persona, in.Rework, in.Integrating = "test", "tester", nil, true
-		d.agents.run = finds
-		_, err := d.roundOf(in)
-		require.ErrorContains(t, err, "invalid_output: the result has sends_back, but this round fixes")
-		require.Nil(t, d.agents.runs[0].MaySendBack)
-	})
-	t.Run("and nowhere else", func(t *testing.T) {
-		t.Parallel()
-		d := newDesk(t)
-		d.agents.run = finds
-		_, err := d.round()
-		requireType(t, err, session.RecoverableError)
-		require.ErrorContains(t, err, "invalid_output: the result has sends_back, but phase build has no sends_back in the team file")
-		require.Nil(t, d.agents.runs[0].MaySendBack)
-	})
+			require.Equal(t, &session.MaySendBack{To: "build", Left: c.left}, d.agents.runs[0].MaySendBack)
+		})
+	}
 }
 
 // manifest stores files.
@@ -367,35 +367,26 @@ func TestAttemptThatIsResumedBeganWhenItBegan(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	var begun []time.Time
-	killed := func(_ context.Context, job session.Job) (session.Outcome, error) {
-		begun = append(begun, job.Begun)
-		return session.Outcome{}, errKilled
-	}
+	ends := []error{errKilled, errKilled, failures.Failf(failures.TestFailure, "no"), nil}
 	d.agents.conversation = spec.InCalls
-	before := time.Now()
-	for range 2 {
-		d.agents.run = killed
+	d.agents.run = func(ctx context.Context, job session.Job) (session.Outcome, error) {
+		begun = append(begun, job.Begun)
+		out, err := leave("a.txt", "x")(ctx, job)
+		return out, errors.Join(err, ends[len(begun)-1])
+	}
+	before := time.Now().Truncate(time.Millisecond)
+	for range 3 {
 		_, err := d.round()
 		require.Error(t, err)
 	}
-	d.agents.run = func(_ context.Context, job session.Job) (session.Outcome, error) {
-		begun = append(begun, job.Begun)
-		return session.Outcome{}, failures.Failf(failures.TestFailure, "no")
-	}
-	_, err := d.round()
-	require.Error(t, err)
-	require.True(t, begun[0].IsZero(), "nobody has begun it before")
-	require.False(t, begun[1].Before(before.Truncate(time.Millisecond)))
-	require.True(t, begun[1].Equal(begun[2]))
-	report := d.record().Rounds[0].Attempts[0]
-	require.True(t, report.StartedAt.Equal(begun[1]))
-
-	d.agents.run = func(ctx context.Context, job session.Job) (session.Outcome, error) {
-		require.True(t, job.Begun.IsZero(), "it is another attempt")
-		return leave("a.txt", "x")(ctx, job)
-	}
 	result, err := d.round()
 	require.NoError(t, err)
+	require.True(t, begun[0].IsZero(), "nobody has begun it before")
+	require.False(t, begun[1].Before(before))
+	require.True(t, begun[1].Equal(begun[2]))
+	require.True(t, begun[3].IsZero(), "it is another attempt")
+	report := d.record().Rounds[0].Attempts[0]
+	require.True(t, report.StartedAt.Equal(begun[1]))
 	require.False(t, result.StartedAt.Before(report.EndedAt))
 }
 
