@@ -4,8 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -19,6 +19,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/failures"
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
+	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/store/cas"
 	"github.com/maestro-hive/maestro/internal/testkit/proctest"
 	"github.com/maestro-hive/maestro/workflows"
@@ -100,34 +101,17 @@ func TestManyOpenPhasesFitIntoTheirAttribute(t *testing.T) {
 	require.LessOrEqual(t, most, 2048)
 }
 
-// blobs keeps blobs in memory.
-type blobs struct {
-	activities.Files
-	mu  sync.Mutex
-	all map[spec.Digest][]byte
-}
-
-func (b *blobs) PutBlob(_ context.Context, data []byte) (spec.Digest, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	name := cas.DigestOf(data)
-	b.all[name] = data
-	return name, nil
-}
-
-func (b *blobs) Blob(_ context.Context, name spec.Digest) ([]byte, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.all[name], nil
-}
-
 // limit is what no payload may exceed.
 const limit = 1500 * 1000
 
-// register has a session store its large values.
-func (b *blobs) register(t *testing.T) func(*testsuite.TestWorkflowEnvironment) {
-	return func(env *testsuite.TestWorkflowEnvironment) {
-		boundaries := &activities.Boundaries{Files: b}
+// large is where a session stores its large values.
+func large(t *testing.T) (files *cas.Store, register func(*testsuite.TestWorkflowEnvironment)) {
+	t.Helper()
+	st, err := store.Create(filepath.Join(t.TempDir(), "state"), store.Options{Clock: time.Now})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, st.Close()) })
+	return st.Content, func(env *testsuite.TestWorkflowEnvironment) {
+		boundaries := &activities.Boundaries{Files: st.Content}
 		env.RegisterActivityWithOptions(boundaries.StoreValue, activity.RegisterOptions{Name: string(activities.StoreValueName)})
 		env.RegisterActivityWithOptions(func(ctx context.Context, in activities.ReadValueInput) ([]byte, error) {
 			part, err := boundaries.ReadValue(ctx, in)
@@ -141,7 +125,7 @@ func (b *blobs) register(t *testing.T) func(*testsuite.TestWorkflowEnvironment) 
 // admitted with its earlier work, waits for people and continues as new. No payload comes near Temporal's limit of 2 MB.
 func TestStateThatIsTooLargeForAPayload(t *testing.T) {
 	t.Parallel()
-	tm, files := patient(), &blobs{all: map[spec.Digest][]byte{}}
+	tm := patient()
 	s := &stage{}
 	for p := range 5 {
 		var personas []string
@@ -172,7 +156,7 @@ func TestStateThatIsTooLargeForAPayload(t *testing.T) {
 		require.Less(t, len(data), limit)
 		return session.RoundResult{}, failedRound(failures.Auth, strings.Repeat("m", session.MaxMessage))
 	}
-	stored := files.register(t)
+	files, stored := large(t)
 	first := s.play(t, stored, func(env *testsuite.TestWorkflowEnvironment) {
 		env.RegisterActivityWithOptions(func(ctx context.Context, in activities.AdmitInput) (activities.Admission, error) {
 			admission, err := s.admit(ctx, in)
@@ -216,7 +200,7 @@ func TestWorkOfAPhaseThatIsTooLargeForAPayload(t *testing.T) {
 			}
 			p := phase("build", personas...)
 			p.Order = order
-			files := &blobs{all: map[spec.Digest][]byte{}}
+			files, register := large(t)
 			fits := func(in any) {
 				data, err := json.Marshal(in)
 				require.NoError(t, err)
@@ -238,12 +222,14 @@ func TestWorkOfAPhaseThatIsTooLargeForAPayload(t *testing.T) {
 				merged = in.Assignments
 				return activities.MergeResult{Tree: "merged"}
 			}
-			env := s.play(t, files.register(t))
+			env := s.play(t, register)
 			require.NoError(t, env.GetWorkflowError())
 			require.Equal(t, session.Completed, status(t, env).Status)
 			require.Empty(t, merged.List)
 			var stored activities.PhaseWork
-			require.NoError(t, json.Unmarshal(files.all[merged.Large.Blob], &stored))
+			data, err := files.Blob(t.Context(), merged.Large.Blob)
+			require.NoError(t, err)
+			require.NoError(t, json.Unmarshal(data, &stored))
 			require.Len(t, stored.List, len(personas))
 		})
 	}

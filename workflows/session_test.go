@@ -26,6 +26,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/failures"
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
+	"github.com/maestro-hive/maestro/internal/core/textfmt"
 	"github.com/maestro-hive/maestro/internal/platform/temporalutil/temporaltest"
 	"github.com/maestro-hive/maestro/workflows"
 )
@@ -435,4 +436,27 @@ func TestARunThatCannotContinueEndsItsSession(t *testing.T) {
 	require.Len(t, s.closed, 1)
 	require.Equal(t, session.Failed, s.closed[0].Status.Status)
 	require.Equal(t, session.SessionFailed, s.told[len(s.told)-1].Notice.Event)
+}
+
+// TestTheWaitBetweenRoundsOutlivesItsRun: it ends when it would have without a new run, and no round is repeated.
+func TestTheWaitBetweenRoundsOutlivesItsRun(t *testing.T) {
+	t.Parallel()
+	s := &stage{team: patient(phase("one", "a"))}
+	wait := textfmt.Duration(5 * time.Hour)
+	s.team.Retry = spec.Retry{Attempts: 1, Rounds: 2, RoundInitial: wait, RoundMax: wait}
+	s.round = func(in activities.RoundInput) (session.RoundResult, error) {
+		if in.Round == 1 {
+			return session.RoundResult{}, failedRound(failures.TestFailure, "TestX fails")
+		}
+		return session.RoundResult{}, nil
+	}
+	first := s.play(t, func(env *testsuite.TestWorkflowEnvironment) {
+		env.RegisterDelayedCallback(func() { suggest(env) }, time.Hour)
+	})
+	second := s.playFrom(t, next(t, first), func(env *testsuite.TestWorkflowEnvironment) {
+		env.SetStartTime(first.Now().Add(time.Hour))
+	})
+	require.NoError(t, second.GetWorkflowError())
+	require.Equal(t, []string{"one/a.1", "one/a.2"}, s.order())
+	require.Equal(t, 4*time.Hour, second.Now().Sub(first.Now()).Round(time.Minute))
 }

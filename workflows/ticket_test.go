@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -22,6 +21,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/core/textfmt"
+	"github.com/maestro-hive/maestro/internal/store/state"
 	"github.com/maestro-hive/maestro/workflows"
 )
 
@@ -81,7 +81,7 @@ func TestLostAnswerOfACreation(t *testing.T) {
 			require.Equal(t, "a/1", b.jira.made[0].of.ID)
 			require.Len(t, b.jira.made[0].comments, 1)
 			require.Equal(t, 2, b.jira.made[0].comments[0].occurrences)
-			require.Equal(t, session.Ticket{Key: "MD-1", URL: "https://jira/browse/MD-1", Occurrences: 2}, b.record().Ticket)
+			require.Equal(t, session.Ticket{Key: "MD-1", URL: "https://jira/browse/MD-1", Occurrences: 2}, b.record(failure.Fingerprint).Ticket)
 			if !tt.made {
 				require.GreaterOrEqual(t, b.jira.made[0].at.Sub(morning), 2*time.Minute,
 					"a new ticket could have been there unseen until then")
@@ -111,7 +111,7 @@ func TestDoubtSurvivesANewRun(t *testing.T) {
 	require.Len(t, b.jira.made, 1)
 	require.Equal(t, 1, b.jira.calls["create"])
 	require.Empty(t, b.jira.made[0].comments)
-	require.Equal(t, "MD-1", b.record().Ticket.Key)
+	require.Equal(t, "MD-1", b.record(failure.Fingerprint).Ticket.Key)
 }
 
 func TestWhatIsMisconfiguredIsSaidAndTriedWhenSomebodyMayHaveMendedIt(t *testing.T) {
@@ -262,7 +262,7 @@ func TestKnownTicketIsCommentedAndNeverMade(t *testing.T) {
 		Request: "b.request",
 		Ticket:  session.Ticket{Key: "MD-5", URL: "https://jira/browse/MD-5", Trouble: "MD-5 is not there"},
 	}}}, b.heard)
-	require.Equal(t, session.Gone, b.records.kept["MD-5"].Kind, "after a week nobody will read it")
+	require.Equal(t, session.Gone, b.record("MD-5").Kind, "after a week nobody will read it")
 }
 
 // tickets is a ticket system in memory.
@@ -344,36 +344,12 @@ func (s *tickets) Comment(_ context.Context, in session.TicketComment) error {
 
 func (s *tickets) Address(key string) string { return "https://jira/browse/" + key }
 
-// records is a store of tickets in memory.
-type records struct {
-	mu   sync.Mutex
-	kept map[string]session.TicketRecord
-}
-
-func (r *records) Ticket(_ context.Context, _, name string) (session.TicketRecord, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if record, ok := r.kept[name]; ok {
-		return record, nil
-	}
-	return session.TicketRecord{}, session.ErrNotFound
-}
-
-func (r *records) PutTicket(_ context.Context, _ string, record session.TicketRecord) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.kept[record.Name].Revision < record.Revision {
-		r.kept[record.Name] = record
-	}
-	return nil
-}
-
 // ticketBench runs the workflow of a ticket in the SDK's test environment: a new run
 // for each notice that comes when the last run has completed.
 type ticketBench struct {
-	t       *testing.T
-	jira    *tickets
-	records *records
+	t     *testing.T
+	jira  *tickets
+	state *state.DB
 	// env is that of the newest run; completed and continued count the ends of runs.
 	env                  *testsuite.TestWorkflowEnvironment
 	completed, continued int
@@ -399,10 +375,11 @@ type heard struct {
 }
 
 func newTicketBench(t *testing.T) *ticketBench {
-	return &ticketBench{
-		t: t, records: &records{kept: map[string]session.TicketRecord{}},
-		jira: &tickets{calls: map[string]int{}},
-	}
+	t.Helper()
+	db, err := state.OpenSQLite(t.Context(), t.TempDir(), state.Options{Now: time.Now})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	return &ticketBench{t: t, state: db, jira: &tickets{calls: map[string]int{}}}
 }
 
 // update sends an update a while after the last step.
@@ -477,7 +454,7 @@ func (b *ticketBench) newEnvironment(from time.Duration) {
 	b.jira.now = b.env.Now
 	b.env.RegisterWorkflowWithOptions(workflows.Ticket, workflow.RegisterOptions{Name: workflows.TicketName})
 	calls := &activities.TicketCalls{Tickets: b.jira, IndexDelay: textfmt.Duration(2 * time.Minute)}
-	kept := &activities.TicketRecords{Store: b.records, Namespace: "default"}
+	kept := &activities.TicketRecords{Store: b.state, Namespace: "default"}
 	for name, fn := range map[activities.Name]any{
 		activities.FindTicketName: calls.Find, activities.CreateTicketName: calls.Create, activities.CommentTicketName: calls.Comment,
 		activities.LoadTicketName: kept.Load, activities.SaveTicketName: kept.Save,
@@ -491,5 +468,10 @@ func (b *ticketBench) newEnvironment(from time.Duration) {
 		})
 }
 
-// record is what the store has of the failure's ticket.
-func (b *ticketBench) record() session.TicketRecord { return b.records.kept[failure.Fingerprint] }
+// record is what the store has of a ticket.
+func (b *ticketBench) record(name string) session.TicketRecord {
+	b.t.Helper()
+	record, err := b.state.Ticket(b.t.Context(), "default", name)
+	require.NoError(b.t, err)
+	return record
+}
