@@ -23,9 +23,7 @@ type scenario struct {
 	agents map[string]string
 	// fallbacks are the agents that take over from others.
 	fallbacks map[string]string
-	// check is one that a phase can name; empty: none.
-	check  string
-	phases []spec.Phase
+	phases    []spec.Phase
 	// tripped says that the breaker of agent a is open.
 	tripped bool
 	// team changes what the team has besides its phases; nil: nothing.
@@ -36,7 +34,7 @@ type scenario struct {
 	meanwhile func(*stand)
 	// fails is part of the error that the session ends with; empty: it completes.
 	fails string
-	// resumed says that the session continues in a second run, in which $dir/again exists, and which completes.
+	// resumed says that the session continues in a second run, which completes.
 	resumed bool
 	// then is what people do in the second run; nil: nothing.
 	then func(*stand)
@@ -81,9 +79,6 @@ func sendsBack(p spec.Phase) spec.Phase {
 	p.SendsBack = &spec.SendsBack{To: "one", Times: 1}
 	return p
 }
-
-// failing is a team that asks nobody.
-func failing(tm *spec.Team) { tm.Help.Mode = spec.HelpFail }
 
 func budgeted(b spec.Budget) func(*spec.Team) { return func(tm *spec.Team) { tm.Budget = b } }
 
@@ -278,19 +273,6 @@ var scenarios = []scenario{
 		rounds:    []int{1},
 	},
 	{
-		name:   "outage",
-		agents: map[string]string{"a": `[ -e $dir/up ] || { report '{"error":{"category":"api_error","message":"away"}}'; exit 1; }`},
-		phases: []spec.Phase{phase("one", "a")},
-		team: func(tm *spec.Team) {
-			tm.Retry.Patience, tm.Retry.OnOutage = new(textfmt.Duration(time.Second)), spec.OutageWait
-		},
-		meanwhile: func(s *stand) {
-			require.Equal(s.t, session.ForOutage, s.asks().Kind)
-			s.touch("up")
-		},
-		rounds: []int{1},
-	},
-	{
 		name:   "no worker for the team",
 		phases: []spec.Phase{phase("one", "other")},
 		agents: map[string]string{"a": `true`},
@@ -332,9 +314,6 @@ func TestSessions(t *testing.T) {
 				definition.Fallback = fallback
 				cfg.Agents[name] = definition
 			}
-			if c.check != "" {
-				cfg.Checks = map[string]agent.CheckDefinition{"check": check(c.check)}
-			}
 			s := newStand(t, cfg, standOptions{})
 			if c.tripped {
 				_, err := s.breakers().Set(t.Context(), "t", "a", breaker.TripRequest{By: "ada", Why: "maintenance"})
@@ -355,7 +334,6 @@ func (c scenario) run(s *stand) {
 	if c.resumed {
 		s.t.Run("resumed", func(t *testing.T) {
 			s.t = t
-			s.touch("again")
 			c.once(s, tm, 2, c.then, "")
 		})
 	}
