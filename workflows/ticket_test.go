@@ -49,8 +49,8 @@ func unreachable(from, until time.Duration) func(string, time.Time) (bool, error
 	}
 }
 
-// TestLostAnswerOfACreation has the ticket made, or not, while nobody hears of it.
-func TestLostAnswerOfACreation(t *testing.T) {
+// TestLostAnswers has the ticket made, or not, while nobody hears of it, and the first comment too.
+func TestLostAnswers(t *testing.T) {
 	t.Parallel()
 	unclear := &session.TicketTrouble{Kind: session.Unclear, Message: "the connection broke"}
 	for name, tt := range map[string]struct {
@@ -71,6 +71,9 @@ func TestLostAnswerOfACreation(t *testing.T) {
 			b.jira.fail = func(call string, _ time.Time) (bool, error) {
 				if call == "create" && b.jira.calls["create"] == 1 {
 					return tt.made, tt.err
+				}
+				if call == "comment" && b.jira.calls["comment"] == 1 {
+					return true, tt.err
 				}
 				return false, nil
 			}

@@ -77,6 +77,15 @@ func TestAStoreThatCannotBeWrittenIsWaitedFor(t *testing.T) {
 				return errors.Join(os.Remove(filepath.Join(w.state, "filler")), os.Remove(filepath.Join(w.state, "more")))
 			},
 		},
+		"read-only": {
+			disk: true,
+			spoil: func(w *world) error { // a second view of the disk, over the first
+				return errors.Join(
+					syscall.Mount(w.state, w.state, "", syscall.MS_BIND, ""),
+					syscall.Mount("", w.state, "", syscall.MS_REMOUNT|syscall.MS_BIND|syscall.MS_RDONLY, ""))
+			},
+			mend: func(w *world) error { return syscall.Unmount(w.state, syscall.MNT_DETACH) },
+		},
 		"not to be entered": {
 			spoil: func(w *world) error {
 				blobs := filepath.Join(w.state, "blobs")
