@@ -23,7 +23,9 @@ type scenario struct {
 	agents map[string]string
 	// fallbacks are the agents that take over from others.
 	fallbacks map[string]string
-	phases    []spec.Phase
+	// check is one that a phase can name; empty: none.
+	check  string
+	phases []spec.Phase
 	// tripped says that the breaker of agent a is open.
 	tripped bool
 	// team changes what the team has besides its phases; nil: nothing.
@@ -105,6 +107,18 @@ var scenarios = []scenario{
 		tree: map[string]string{"a": "a\n", "b": "b\n", "c": "a\nb\n", "d": "a\nb\n", "e": "a\nb\n"},
 	},
 	{
+		name: "conflict that the integrator settles",
+		agents: map[string]string{
+			"a": `echo a > word; echo a > a`,
+			"b": `if told 'merge conflict'; then echo both > word; else echo b > word; fi`,
+		},
+		check:  `test "$(cat word)" = both -a -f a`,
+		phases: []spec.Phase{checked(phase("one", "a", "b"))},
+		team:   func(tm *spec.Team) { tm.Retry = spec.Retry{RoundInitial: textfmt.Duration(100 * time.Millisecond)} },
+		tree:   map[string]string{"word": "both\n", "a": "a\n"},
+		rounds: []int{2},
+	},
+	{
 		name:      "conflict at the end",
 		agents:    map[string]string{"a": yes, "b": no},
 		phases:    []spec.Phase{branch("left", "a"), branch("right", "b")},
@@ -137,6 +151,20 @@ var scenarios = []scenario{
 		phases: []spec.Phase{phase("one", "a")},
 		team:   func(tm *spec.Team) { tm.Help.GiveUpAfter = textfmt.Duration(time.Second) },
 		fails:  "(no answer within 1s)",
+	},
+	{
+		name:   "supplied files",
+		agents: map[string]string{"a": needsNote, "b": copies},
+		check:  `grep right work.txt`,
+		phases: []spec.Phase{checked(phase("one", "a")), phase("two", "b")},
+		meanwhile: func(s *stand) {
+			for _, content := range []string{"wrong\n", "right\n"} {
+				require.NoError(s.t, s.update(workflows.ResolveUpdate, session.Answer{
+					Request: s.asks().ID, Action: session.AnswerSupply, By: "ada", Files: s.files(map[string]string{"work.txt": content}),
+				}))
+			}
+		},
+		tree: map[string]string{"work.txt": "right\n", "copy.txt": "right\n"},
 	},
 	{
 		name:   "approval",
@@ -182,6 +210,16 @@ var scenarios = []scenario{
 		resumed: true,
 		then:    func(s *stand) { s.answers(session.AnswerRetry, "make it good") },
 		tree:    map[string]string{"work.txt": "good\n", "report.txt": "tested\n"},
+	},
+	{
+		name:   "cancelled",
+		agents: map[string]string{"a": `touch $dir/begun; sleep 60`},
+		phases: []spec.Phase{phase("one", "a")},
+		meanwhile: func(s *stand) {
+			s.eventually("the agent works", func() bool { return s.exists("begun") })
+			require.NoError(s.t, s.client.CancelWorkflow(s.t.Context(), sessionID, ""))
+		},
+		fails: "canceled",
 	},
 	{
 		name:   "one phase on supplied work",
@@ -313,6 +351,9 @@ func TestSessions(t *testing.T) {
 				definition := cfg.Agents[name]
 				definition.Fallback = fallback
 				cfg.Agents[name] = definition
+			}
+			if c.check != "" {
+				cfg.Checks = map[string]agent.CheckDefinition{"check": check(c.check)}
 			}
 			s := newStand(t, cfg, standOptions{})
 			if c.tripped {
