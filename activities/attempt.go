@@ -9,7 +9,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/core/textfmt"
-	"github.com/maestro-hive/maestro/internal/platform/failpoint"
 	"github.com/maestro-hive/maestro/internal/store/state"
 )
 
@@ -358,7 +357,6 @@ func (a *attempt) noteAgentEnded(ctx context.Context, end attemptEnd) error {
 		Directory: nameOf(end.dir), Outcome: outcome, From: end.from, Transcript: storeLog(ctx, a.Files, a.exec.agents,
 			end.outcome.Log),
 	})
-	failpoint.Here("agent ended, not collected")
 	return err
 }
 
@@ -394,7 +392,6 @@ func (a *attempt) noteCollected(ctx context.Context, files spec.Digest) error {
 	ended := *a.rows.snapshot().Ended
 	ended.Files = files
 	err := a.rows.noteAgentEnded(ctx, ended)
-	failpoint.Here("collected, not checked")
 	return err
 }
 

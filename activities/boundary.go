@@ -332,7 +332,6 @@ func (w boundaryWriter) writeBoundary(ctx context.Context, at Boundary, c *sessi
 			return "", err
 		}
 		head, rows.Checkpoint, rows.Answers = row.Digest, &row, c.Answers
-		failpoint.Here("checkpoint stored, no row")
 	}
 	opened, _, err := w.state.PutBoundary(ctx, rows)
 	if err != nil {

@@ -224,7 +224,6 @@ func (c *reservedCall) reserve(ctx context.Context) error {
 		case verdict.Refused == nil:
 			c.granted = budget.Reservation(verdict.Granted)
 			c.held = c.granted
-			failpoint.Here("call begun")
 			return nil
 		case !verdict.Wait:
 			return failures.Failf(failures.TokenBudget, "%s", s.refuse(ctx, *verdict.Refused, verdict.Least))
@@ -279,7 +278,6 @@ func (c *reservedCall) Settle(ctx context.Context, answer []byte, used cost.Usag
 		}
 		end.Answer = string(name)
 	}
-	failpoint.Here("answer stored, not booked")
 	return c.end(ctx, end)
 }
 

@@ -107,7 +107,6 @@ func TestConversationContinuesOnAnotherHost(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := newDesk(t)
-			d.random = func() float64 { return 0 }
 			d.patient(time.Hour, spec.OutageWait)
 			d.holdSlot = time.Nanosecond
 			stop := make(chan struct{})
@@ -159,42 +158,37 @@ func TestNewConversationEndsTheStoredOne(t *testing.T) {
 func TestConversationThatCannotBeStoredStaysOnItsHost(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		why  string
-		with func(d *desk, line string) func(context.Context, session.Job) (session.Outcome, error)
+		why   string
+		spoil func(d *desk, talk string) error
 	}{
-		"a secret": {"secret", func(d *desk, line string) func(context.Context, session.Job) (session.Outcome, error) {
+		"a secret": {"secret", func(d *desk, talk string) error {
 			d.agents.secrets = secrets.New([]secrets.Secret{{Name: "KEY", Value: "sk-very-secret-value"}})
-			talk := d.talks(line, errCheck)
-			return func(ctx context.Context, job session.Job) (session.Outcome, error) {
-				out, err := talk(ctx, job)
-				return out, errors.Join(os.WriteFile(filepath.Join(job.Home, "talk", "env"), []byte("KEY=sk-very-secret-value"), 0o600), err)
-			}
+			return os.WriteFile(filepath.Join(talk, "env"), []byte("KEY=sk-very-secret-value"), 0o600)
 		}},
-		"a link that leads out": {"absolute", func(d *desk, line string) func(context.Context, session.Job) (session.Outcome, error) {
-			talk := d.talks(line, errCheck)
-			return func(ctx context.Context, job session.Job) (session.Outcome, error) {
-				out, err := talk(ctx, job)
-				_ = os.Symlink("/etc/passwd", filepath.Join(job.Home, "talk", "out"))
-				return out, err
-			}
+		"a link that leads out": {"absolute", func(_ *desk, talk string) error {
+			_ = os.Symlink("/etc/passwd", filepath.Join(talk, "out"))
+			return nil
 		}},
-		"more than the limits": {"bytes", func(d *desk, line string) func(context.Context, session.Job) (session.Outcome, error) {
-			talk := d.talks(line, errCheck)
-			return func(ctx context.Context, job session.Job) (session.Outcome, error) {
-				out, err := talk(ctx, job)
-				return out, errors.Join(os.Truncate(filepath.Join(job.Home, talkFile), cas.DefaultFileBytes+1), err)
-			}
+		"more than the limits": {"bytes", func(_ *desk, talk string) error {
+			return os.Truncate(filepath.Join(talk, filepath.Base(talkFile)), cas.DefaultFileBytes+1)
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := newDesk(t)
+			with := func(line string) func(context.Context, session.Job) (session.Outcome, error) {
+				talk := d.talks(line, errCheck)
+				return func(ctx context.Context, job session.Job) (session.Outcome, error) {
+					out, err := talk(ctx, job)
+					return out, errors.Join(c.spoil(d, filepath.Join(job.Home, "talk")), err)
+				}
+			}
 			var lines bytes.Buffer
 			d.logger = slog.New(slog.NewTextHandler(&lines, nil))
-			d.agents.run = c.with(d, "one")
+			d.agents.run = with("one")
 			_, err := d.round()
 			requireType(t, err, session.RecoverableError)
-			h := d.hears(c.with(d, "two"))
+			h := d.hears(with("two"))
 			_, err = d.round()
 			requireType(t, err, session.RecoverableError)
 			require.True(t, h.continues)
@@ -210,40 +204,4 @@ func TestConversationThatCannotBeStoredStaysOnItsHost(t *testing.T) {
 			require.Equal(t, []string{"one.txt", "two.txt"}, h.tree)
 		})
 	}
-}
-
-// TestProviderThatKeepsFailingCostsNoSpace: a try in which the model has said nothing leaves
-// nothing to store.
-func TestProviderThatKeepsFailingCostsNoSpace(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t)
-	d.random = func() float64 { return 0 }
-	d.patient(time.Hour, spec.OutageWait)
-	d.holdSlot = time.Nanosecond
-	overloaded := failures.Failf(failures.APIError, "overloaded")
-	talk := d.talks("one", overloaded)
-	d.agents.run = talk
-	_, err := d.round()
-	requireType(t, err, session.RecoverableError)
-	stored := d.record().Conversation
-	require.NotEmpty(t, stored.Home)
-
-	tries := 0
-	d.agents.run = func(ctx context.Context, job session.Job) (session.Outcome, error) {
-		tries++
-		_, err := talk(ctx, job)
-		return session.Outcome{}, err
-	}
-	require.Eventually(t, func() bool {
-		_, err = d.round()
-		return tries > 0
-	}, time.Minute, 50*time.Millisecond)
-	requireType(t, err, session.RecoverableError)
-	require.Equal(t, stored, d.record().Conversation)
-	h := d.hears(d.talks("two", nil))
-	require.Eventually(t, func() bool {
-		_, err = d.round()
-		return err == nil
-	}, time.Minute, 50*time.Millisecond)
-	require.Equal(t, "one one ", h.said, "here it is used as it is")
 }

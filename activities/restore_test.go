@@ -137,19 +137,10 @@ func execute(t *testing.T, fn, in, out any) {
 func (p *past) work(id spec.AssignmentID, input spec.Digest, beside ...session.CheckpointAssignment) activities.RestoredWork {
 	p.t.Helper()
 	agents := &agents{run: leave(id.Phase+"-"+id.Persona+".txt", fmt.Sprint(p.run))}
-	rounds := &activities.Rounds{
-		Files: p.store.Content, WorkDirs: workDirs(p.store), Sessions: p.store, State: p.db(),
-		Agents: modelled{agents, p.model}, Clock: time.Now, LostLimit: 5,
-	}
-	var suite testsuite.WorkflowTestSuite
-	env := suite.NewTestActivityEnvironment()
-	env.RegisterActivityWithOptions(rounds.Run, activity.RegisterOptions{Name: "x"})
-	value, err := env.ExecuteActivity("x", activities.RoundInput{
-		AssignmentID: id, Round: 1, Rounds: 2, Head: p.head, Input: input, Beside: activities.PhaseWork{List: beside},
-	})
-	require.NoError(p.t, err)
 	var r session.RoundResult
-	require.NoError(p.t, value.Get(&r))
+	execute(p.t, roundsOf(p.store, p.db(), modelled{agents, p.model}).Run, activities.RoundInput{
+		AssignmentID: id, Round: 1, Rounds: 2, Head: p.head, Input: input, Beside: activities.PhaseWork{List: beside},
+	}, &r)
 	return activities.RestoredWork{CheckpointAssignment: session.CheckpointAssignment{
 		AssignmentID: id, BasedWork: r.BasedWork, AssignmentSummary: session.AssignmentSummary{
 			Status: session.Completed, Rounds: 1, Attempts: 1, Failures: []session.AttemptFailure{}, Usage: r.Usage,
@@ -335,4 +326,70 @@ func TestUnfinishedPhases(t *testing.T) {
 	a = p.admit(session.Course{})
 	require.Contains(t, p.plan(), "run pair/p: not finished")
 	require.Equal(t, int64(10), a.Status.Phases[1].Assignments[0].Usage.InputTokens, "what it cost stays")
+}
+
+// testRun is the Temporal run of all activities in the test environment.
+const testRun = "default-test-run-id"
+
+// runs is the database as one of several Temporal runs reaches it: the test environment has the same run for all. A run that
+// was not admitted is a Temporal reset.
+type runs struct {
+	activities.State
+	number int
+}
+
+func (r runs) id(temporalRun string) string {
+	if r.number < 2 {
+		return temporalRun
+	}
+	return fmt.Sprint(temporalRun, "-", r.number)
+}
+
+func (r runs) Admit(ctx context.Context, a state.Admission) (int64, error) {
+	a.TemporalRun = r.id(a.TemporalRun)
+	if a.OriginalRun == "" || a.OriginalRun == testRun {
+		a.OriginalRun = a.TemporalRun
+	}
+	return r.State.Admit(ctx, a)
+}
+
+func (r runs) Enter(ctx context.Context, s session.Key, temporalRun string) (int64, error) {
+	return r.State.Enter(ctx, s, r.id(temporalRun))
+}
+
+func (r runs) IsFenced(ctx context.Context, s session.Key, temporalRun string) (bool, error) {
+	return r.State.IsFenced(ctx, s, r.id(temporalRun))
+}
+
+func (r runs) PutBoundary(ctx context.Context, b state.Boundary) ([]session.Request, bool, error) {
+	b.TemporalRun = r.id(b.TemporalRun)
+	return r.State.PutBoundary(ctx, b)
+}
+
+func (r runs) OpenRound(ctx context.Context, o state.RoundOrder) (state.OpenedRound, error) {
+	o.TemporalRun = r.id(o.TemporalRun)
+	return r.State.OpenRound(ctx, o)
+}
+
+func (r runs) Undo(ctx context.Context, s session.Key, temporalRun string, ids []spec.AssignmentID) error {
+	return r.State.Undo(ctx, s, r.id(temporalRun), ids)
+}
+
+func (r runs) Merge(ctx context.Context, s session.Key, phase, temporalRun, activity string,
+	change func(*session.MergeLog),
+) error {
+	return r.State.Merge(ctx, s, phase, r.id(temporalRun), activity, change)
+}
+
+// boundary is what the workflow sends: the status as it knows it.
+func (p *past) boundary() activities.Boundary {
+	p.t.Helper()
+	e, err := p.store.State.Execution(p.t.Context(), p.key())
+	require.NoError(p.t, err)
+	e.Checkpoint = p.head
+	return activities.Boundary{At: time.Now().UTC().Truncate(time.Microsecond), Status: e.Status, FirstRun: testRun}
+}
+
+func (p *past) key() session.Key {
+	return session.Key{Namespace: "default-test-namespace", Session: "default-test-workflow-id"}
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/core/textfmt"
-	"github.com/maestro-hive/maestro/internal/platform/failpoint"
 	"github.com/maestro-hive/maestro/internal/platform/logs"
 )
 
@@ -254,7 +253,6 @@ func (r *round) succeed(ctx context.Context, result *session.RoundResult, end at
 		return err
 	}
 	r.exec.observer.RoundEnded(r.agent, "")
-	failpoint.Here("recorded, not completed")
 	if !r.in.Integrating && len(result.SendsBack) == 0 { // else it is done again, or was done before
 		r.exec.observer.AssignmentEnded(r.session.team.Name, session.Completed)
 	}

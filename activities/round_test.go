@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -21,8 +20,10 @@ import (
 	"go.temporal.io/sdk/testsuite"
 
 	"github.com/maestro-hive/maestro/activities"
+	"github.com/maestro-hive/maestro/internal/core/budget"
 	"github.com/maestro-hive/maestro/internal/core/cost"
 	"github.com/maestro-hive/maestro/internal/core/failures"
+	"github.com/maestro-hive/maestro/internal/core/secrets"
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/core/textfmt"
@@ -34,8 +35,6 @@ import (
 
 // desk is a store with an admitted session of one persona in one phase.
 type desk struct {
-	// ahead is how far the clock of rounds is put forward, in nanoseconds.
-	ahead  *atomic.Int64
 	t      *testing.T
 	store  *store.Store
 	agents *agents
@@ -44,19 +43,13 @@ type desk struct {
 	input  spec.Digest
 	// breakers is nil where every round passes.
 	breakers activities.Breakers
-	// state is nil where it is the store's.
+	// state is nil where it is the store's, and heartbeats where the test environment hears of rounds.
 	state      activities.State
 	heartbeats activities.Heartbeats
 	// logger is nil where no line matters.
 	logger *slog.Logger
-	// onExceeded is what the session can do about its budget.
-	onExceeded spec.OnExceeded
-	// observer is nil where nobody listens.
-	observer activities.Observer
-	// holdSlot is for how long an outage keeps the slot; zero: a minute. random spreads its
-	// waits; nil: math/rand does.
+	// holdSlot is for how long an outage keeps the slot; zero: a minute.
 	holdSlot time.Duration
-	random   func() float64
 	// files are the store's, or stand between it and the rounds.
 	files activities.Files
 	// workDirs are those of the host, or stand between them and the rounds.
@@ -65,8 +58,6 @@ type desk struct {
 	signals activities.Signals
 	// earlier counts the activities that the session has executed before.
 	earlier int
-	// run numbers the Temporal runs of the session. The first one is 1 or 0.
-	run int
 }
 
 func newDesk(t *testing.T) *desk {
@@ -74,8 +65,7 @@ func newDesk(t *testing.T) *desk {
 	st, err := store.Create(filepath.Join(t.TempDir(), "state"), store.Options{Clock: time.Now})
 	require.NoError(t, err)
 	d := &desk{
-		t: t, ahead: new(atomic.Int64), store: st, workDirs: workDirs(st), agents: &agents{run: leave("a.txt", "x")},
-		heartbeats: sdkHeartbeats{},
+		t: t, store: st, workDirs: workDirs(st), agents: &agents{run: leave("a.txt", "x")},
 	}
 	d.team = spec.Team{
 		Version: 1, Name: "t", Personas: map[string]spec.Persona{"dev": {Role: "r", Agent: "a", Instructions: "do"}},
@@ -108,32 +98,9 @@ func (d *desk) admit() {
 		Checks: map[string]spec.Digest{"good": "d"},
 	}))
 	var a activities.Admission
-	d.execute(admissions(d.store, d.db()).Admit, activities.AdmitInput{Start: session.Start{
+	execute(d.t, admissions(d.store, d.store.State).Admit, activities.AdmitInput{Start: session.Start{
 		Store: d.store.ID(), Team: blob, Requirement: requirement, Workspace: d.input, Run: 1,
 	}}, &a)
-	require.Empty(d.t, a.Problems)
-	d.head = a.Status.Checkpoint
-}
-
-// db is the database as the current Temporal run reaches it.
-func (d *desk) db() runs { return runs{d.store.State, d.run} }
-
-// resume continues the session in its next Temporal run.
-func (d *desk) resume(course session.Course) {
-	d.t.Helper()
-	c, err := d.store.Checkpoint(d.t.Context(), d.head)
-	require.NoError(d.t, err)
-	requirement, err := d.store.Content.PutBlob(d.t.Context(), []byte(c.Requirement))
-	require.NoError(d.t, err)
-	d.run = max(d.run, 1) + 1
-	var a activities.Admission
-	d.execute(admissions(d.store, d.db()).Admit, activities.AdmitInput{
-		Start: session.Start{
-			Store: d.store.ID(), Team: c.Team.Blob, Requirement: requirement, Workspace: c.Workspace, Run: d.run, Base: d.head,
-			Course: course,
-		},
-		OriginalRun: d.db().id(testRun), At: time.Now(),
-	}, &a)
 	require.Empty(d.t, a.Problems)
 	d.head = a.Status.Checkpoint
 }
@@ -147,16 +114,6 @@ type none struct{}
 
 func (none) Ready(context.Context) bool { return false }
 
-func (d *desk) execute(fn, in, out any) {
-	d.t.Helper()
-	var suite testsuite.WorkflowTestSuite
-	env := suite.NewTestActivityEnvironment()
-	env.RegisterActivityWithOptions(fn, activity.RegisterOptions{Name: "x"})
-	value, err := env.ExecuteActivity("x", in)
-	require.NoError(d.t, err)
-	require.NoError(d.t, value.Get(out))
-}
-
 // round executes the one round of the one assignment, as Temporal would after
 // attempts executions before it.
 func (d *desk) round(options ...func(*testsuite.TestActivityEnvironment)) (session.RoundResult, error) {
@@ -168,26 +125,20 @@ func (d *desk) round(options ...func(*testsuite.TestActivityEnvironment)) (sessi
 func (d *desk) roundInput() activities.RoundInput {
 	return activities.RoundInput{
 		AssignmentID: spec.AssignmentID{Phase: "build", Persona: "dev"}, Round: 1, Rounds: 2, Head: d.head, Input: d.input,
-		OnExceeded: d.onExceeded,
 	}
-}
-
-// now is the time, which a test may put forward, as a database stores it.
-func (d *desk) now() time.Time {
-	return time.Now().Add(time.Duration(d.ahead.Load())).Truncate(time.Microsecond)
 }
 
 func (d *desk) roundOf(in activities.RoundInput, options ...func(*testsuite.TestActivityEnvironment)) (session.RoundResult,
 	error,
 ) {
 	d.t.Helper()
-	rounds := &activities.Rounds{
-		Files: d.store.Content, WorkDirs: d.workDirs, Sessions: d.store, State: d.db(), Agents: d.agents, Breakers: d.breakers,
-		Heartbeats: d.heartbeats, Observer: d.observer, HoldSlot: d.holdSlot, Random: d.random, Signals: d.signals, Clock: d.now,
-		LostLimit: 5, Drain: time.Millisecond,
-	}
+	rounds := roundsOf(d.store, d.store.State, d.agents)
+	rounds.WorkDirs, rounds.Breakers, rounds.HoldSlot, rounds.Signals = d.workDirs, d.breakers, d.holdSlot, d.signals
 	if d.state != nil {
 		rounds.State = d.state
+	}
+	if d.heartbeats != nil {
+		rounds.Heartbeats = d.heartbeats
 	}
 	if d.files != nil {
 		rounds.Files = d.files
@@ -214,6 +165,14 @@ func (d *desk) roundOf(in activities.RoundInput, options ...func(*testsuite.Test
 	return result, value.Get(&result)
 }
 
+// roundsOf are the rounds of a store's worker.
+func roundsOf(st *store.Store, db activities.State, a activities.Agents) *activities.Rounds {
+	return &activities.Rounds{
+		Files: st.Content, WorkDirs: workDirs(st), Sessions: st, State: db, Agents: a, Heartbeats: sdkHeartbeats{},
+		Clock: func() time.Time { return time.Now().Truncate(time.Microsecond) }, LostLimit: 5, Drain: time.Millisecond,
+	}
+}
+
 // sdkHeartbeats has the test environment hear of rounds.
 type sdkHeartbeats struct{}
 
@@ -238,28 +197,16 @@ func (d *desk) key() session.Key {
 	return session.Key{Namespace: "default-test-namespace", Session: "default-test-workflow-id"}
 }
 
-// putRound writes a round of the assignment's first order in the current run.
-func (d *desk) putRound(r session.RoundRecord) {
-	d.t.Helper()
-	opened, err := d.db().OpenRound(d.t.Context(), state.RoundOrder{
-		Assignment: d.dev(), TemporalRun: testRun, Round: r.Round,
-		Holder: state.NewCallID(),
-	})
-	require.NoError(d.t, err)
-	r.Order = opened.Order
-	require.NoError(d.t, d.db().PutRound(d.t.Context(), opened.Fence, d.dev(), r, nil))
-}
-
 // changeRound changes the assignment's first round, as its next execution could.
 func (d *desk) changeRound(change func(*session.RoundRecord)) {
 	d.t.Helper()
 	r := d.record().Rounds[0]
-	opened, err := d.db().OpenRound(d.t.Context(), state.RoundOrder{
+	opened, err := d.store.State.OpenRound(d.t.Context(), state.RoundOrder{
 		Assignment: d.dev(), TemporalRun: testRun, Round: r.Round, Activity: r.Activity, Seq: r.Seq, Holder: state.NewCallID(),
 	})
 	require.NoError(d.t, err)
 	change(&r)
-	require.NoError(d.t, d.db().PutRound(d.t.Context(), opened.Fence, d.dev(), r, opened.Record.Conversation))
+	require.NoError(d.t, d.store.State.PutRound(d.t.Context(), opened.Fence, d.dev(), r, opened.Record.Conversation))
 }
 
 // leave is an agent that leaves one file.
@@ -328,13 +275,15 @@ func TestFailuresAreCountedAndTold(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	d.agents.run = fail(failures.TestFailure)
+	in := d.roundInput()
+	in.Note = "mind the tests"
 	for attempt := 1; attempt <= 2; attempt++ {
-		_, err := d.round()
+		_, err := d.roundOf(in)
 		app := requireType(t, err, session.RecoverableError)
 		require.False(t, app.NonRetryable())
 		require.Equal(t, time.Duration(attempt)*time.Millisecond, app.NextRetryDelay())
 	}
-	_, err := d.round()
+	_, err := d.roundOf(in)
 	app := requireType(t, err, session.UnrecoverableError)
 	require.True(t, app.NonRetryable())
 	var report activities.RoundFailure
@@ -342,7 +291,8 @@ func TestFailuresAreCountedAndTold(t *testing.T) {
 	require.Len(t, report.Attempts, 3)
 	require.Equal(t, int64(9), report.Total.InputTokens)
 	require.Equal(t, []int{1, 2, 3}, []int{d.agents.runs[0].Attempt, d.agents.runs[1].Attempt, d.agents.runs[2].Attempt})
-	require.Nil(t, d.agents.runs[0].Feedback)
+	require.Equal(t, &session.Feedback{Note: "mind the tests"}, d.agents.runs[0].Feedback, "also without a failure to tell of")
+	require.Equal(t, "mind the tests", d.agents.runs[1].Feedback.Note)
 	require.Equal(t, failures.TestFailure, d.agents.runs[1].Feedback.Category)
 	require.NotEmpty(t, d.agents.runs[1].Feedback.Advice)
 	log, err := d.store.Content.Blob(t.Context(), d.record().Rounds[0].Attempts[0].Log)
@@ -364,4 +314,163 @@ func putCheckpoint(t *testing.T, s *store.Store, key session.Key, c session.Chec
 	row, err := s.StoreCheckpoint(t.Context(), key, c)
 	require.NoError(t, err)
 	return row.Digest, s.State.PutCheckpoints(t.Context(), c.Team.Name, row)
+}
+
+// agents plays the worker's agents in place of processes.
+type agents struct {
+	run   func(ctx context.Context, job session.Job) (session.Outcome, error)
+	check func(job session.CheckJob) error
+	// checkIn, if set, is called in place of check.
+	checkIn func(ctx context.Context) error
+	runs    []session.Brief
+	// conversation is where it is kept.
+	conversation spec.Conversation
+	// gateway names the providers that it reaches through the gateway.
+	gateway []string
+	// lacks is an agent that the worker does not have.
+	lacks string
+	// continuable: there is one that can continue, noted as note has it.
+	continuable bool
+	note        session.Conversation
+	// reserve is what an attempt may cost.
+	reserve cost.Amount
+	// breaker is how every agent's breaker is set.
+	breaker spec.Breaker
+	// secrets are what no artifact may hold.
+	secrets *secrets.Set
+	// reported is what a program's files tell of the call under way; nil: nothing.
+	reported *cost.Usage
+	// survives is why processes of an earlier attempt cannot be ended; nil: there are none.
+	survives error
+}
+
+func (a *agents) Run(ctx context.Context, job session.Job) (session.Outcome, error) {
+	a.runs = append(a.runs, job.Brief)
+	out, err := a.attempt(ctx, job)
+	if errors.Is(err, errKilled) {
+		panic(err) // nobody notes how that ended
+	}
+	return out, err
+}
+
+func (a *agents) attempt(ctx context.Context, job session.Job) (session.Outcome, error) {
+	if a.conversation == spec.InCalls { // it is paid by the call
+		return a.run(ctx, job)
+	}
+	paid, err := job.Calls.Begin(ctx, session.CallPlan{Whole: true, Agent: job.Agent, Want: a.reserve, Least: a.reserve})
+	if err != nil {
+		return session.Outcome{}, err
+	}
+	out, err := a.run(ctx, job)
+	return out, errors.Join(err, paid.Settle(ctx, nil, out.Usage))
+}
+
+func (a *agents) Check(ctx context.Context, job session.CheckJob) (session.Outcome, error) {
+	if a.checkIn != nil {
+		return session.Outcome{}, a.checkIn(ctx)
+	}
+	return session.Outcome{}, a.check(job)
+}
+
+func (a *agents) Offered(agent string) spec.OfferedAgent {
+	if agent == a.lacks {
+		return spec.OfferedAgent{}
+	}
+	return spec.OfferedAgent{Kind: "command", Conversation: a.conversation, Gateway: a.gateway}
+}
+func (a *agents) Breaker(agent string) spec.Breaker { return a.breaker.For(agent) }
+
+func (a *agents) Conversation(string, session.WorkDir) (session.Conversation, bool) {
+	return a.note, a.continuable
+}
+
+func (a *agents) ConversationFiles(string, string) []string {
+	if a.conversation != spec.InDirectory {
+		return nil
+	}
+	return []string{"talk/**"}
+}
+
+func (a *agents) NoteConversation(_ session.WorkDir, c session.Conversation) error {
+	a.note, a.continuable = c, true
+	return nil
+}
+
+func (a *agents) Reported(string, session.WorkDir, string) (used, estimate cost.Usage, ok bool) {
+	if a.reported == nil {
+		return used, estimate, false
+	}
+	return *a.reported, cost.Usage{InputTokens: 12_000}, true
+}
+
+func (a *agents) Sweep(session.WorkDir) error { return a.survives }
+
+func (a *agents) Removed(session.WorkDir) (int64, bool) { return 0, false }
+
+func (a *agents) EndStopped() {}
+
+func (a *agents) Forget(session.WorkDir) error {
+	a.continuable, a.note = false, session.Conversation{}
+	return nil
+}
+
+func (a *agents) Keep(string) []string                         { return nil }
+func (a *agents) FillsCaches(string, string, spec.Digest) bool { return false }
+func (a *agents) Mask(text string) string                      { return text }
+func (a *agents) Secrets() *secrets.Set                        { return a.secrets }
+
+// dev is the desk's assignment.
+func (d *desk) dev() state.Assignment {
+	return state.Assignment{Key: d.key(), AssignmentID: spec.AssignmentID{Phase: "build", Persona: "dev"}}
+}
+
+// calls lists the assignment's calls; in a state, if one is given.
+func (d *desk) calls(of ...state.CallState) (calls []state.Call) {
+	d.t.Helper()
+	all, err := d.store.State.Calls(d.t.Context(), d.dev())
+	require.NoError(d.t, err)
+	for _, c := range all {
+		if len(of) == 0 || c.State == of[0] {
+			calls = append(calls, c)
+		}
+	}
+	return calls
+}
+
+// costs are the sums of the session's calls.
+func (d *desk) costs() state.Cost {
+	d.t.Helper()
+	a, err := d.store.State.Account(d.t.Context(), d.key())
+	require.NoError(d.t, err)
+	return a.Of(spec.AssignmentID{})
+}
+
+func (d *desk) day() budget.Budget {
+	d.t.Helper()
+	day, err := d.store.State.Day(d.t.Context(), "t")
+	require.NoError(d.t, err)
+	return day.Budget
+}
+
+// other has another session of the team begin a call.
+func (d *desk) other(tokens int64) (call string) {
+	d.t.Helper()
+	key := session.Key{Namespace: d.key().Namespace, Session: "other"}
+	run, err := d.store.State.Admit(d.t.Context(), state.Admission{
+		Key: key, TemporalRun: key.Session, OriginalRun: key.Session, Team: "t", Caps: budget.Caps(d.team),
+	})
+	require.NoError(d.t, err)
+	attempt := state.AttemptKey{
+		Assignment: state.Assignment{Key: key, AssignmentID: d.dev().AssignmentID}, Pass: 1, Round: 1,
+		Attempt: 1,
+	}
+	want := cost.Amount{Tokens: tokens}
+	n := state.NewCall{
+		ID: state.NewCallID(), CallKey: state.CallKey{AttemptKey: attempt, Call: state.NextCall}, Fence: state.Fence{Run: run},
+		Team: "t", Agent: "a", Want: want, Least: want, Estimated: want,
+	}
+	v, err := d.store.State.Begin(d.t.Context(), n)
+	require.NoError(d.t, err)
+	require.Nil(d.t, v.Refused)
+	return n.ID
 }

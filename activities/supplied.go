@@ -10,7 +10,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/failures"
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/textfmt"
-	"github.com/maestro-hive/maestro/internal/platform/failpoint"
 )
 
 // takeSupplied ends a round with a person's files. Only other files can fix a failure, so there
@@ -30,7 +29,6 @@ func (r *round) takeSupplied(ctx context.Context) (session.RoundResult, error) {
 		if err := r.rows.recordResult(ctx, result); err != nil {
 			return session.RoundResult{}, r.interrupted(ctx, err)
 		}
-		failpoint.Here("recorded, not completed")
 		if !r.in.Integrating {
 			r.exec.observer.AssignmentEnded(r.session.team.Name, session.Supplied)
 		}

@@ -9,7 +9,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/core/textfmt"
-	"github.com/maestro-hive/maestro/internal/platform/failpoint"
 )
 
 // The activities of a ticket's workflow. Those that call the ticket system are on
@@ -78,14 +77,12 @@ func (c *TicketCalls) Find(ctx context.Context, in FindTicket) (FoundTicket, err
 // may be one.
 func (c *TicketCalls) Create(ctx context.Context, in CreateTicket) (session.Ticket, error) {
 	ticket, err := c.Tickets.Create(ctx, in.How, in.Label, in.Notice)
-	failpoint.Here("ticket created, not reported")
 	return ticket, c.ticketError(err)
 }
 
 // Comment adds a notice to a ticket, and returns the ticket's address.
 func (c *TicketCalls) Comment(ctx context.Context, in session.TicketComment) (session.Ticket, error) {
 	err := c.Tickets.Comment(ctx, in)
-	failpoint.Here("ticket commented, not reported")
 	return session.Ticket{Key: in.Key, URL: c.Tickets.Address(in.Key)}, c.ticketError(err)
 }
 
@@ -107,7 +104,6 @@ func (r *TicketRecords) Load(ctx context.Context, name string) (session.TicketRe
 // Save writes the record of a ticket. It may be repeated.
 func (r *TicketRecords) Save(ctx context.Context, record session.TicketRecord) error {
 	err := r.Store.PutTicket(ctx, r.Namespace, record)
-	failpoint.Here("ticket saved, not reported")
 	return storeError(err)
 }
 

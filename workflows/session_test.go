@@ -7,21 +7,27 @@ import (
 	"io"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/workflow"
 
 	"github.com/maestro-hive/maestro/activities"
 	"github.com/maestro-hive/maestro/internal/core/cost"
 	"github.com/maestro-hive/maestro/internal/core/failures"
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
+	"github.com/maestro-hive/maestro/internal/core/textfmt"
+	"github.com/maestro-hive/maestro/internal/platform/temporalutil/temporaltest"
 	"github.com/maestro-hive/maestro/workflows"
 )
 
@@ -357,4 +363,100 @@ func TestBranchesThatDoNotFitTogetherNeedHelp(t *testing.T) {
 		require.Equal(t, dropped, phases[2].Assignments[0].Dropped)
 		require.Equal(t, dropped, s.advanced[2].Assignments[0].Dropped, "the checkpoint has it, too")
 	}
+}
+
+// TestHistoriesHoldNoProse holds what the workflow passes on against the rule
+// that payloads carry digests and short texts only.
+func TestHistoriesHoldNoProse(t *testing.T) {
+	t.Parallel()
+	tm := newTeam(phase("build", "a"))
+	tm.Description = "prose"
+	persona := tm.Personas["a"]
+	persona.Instructions = strings.Repeat("prose ", 1000)
+	tm.Personas["a"] = persona
+	payload, err := converter.GetDefaultDataConverter().ToPayload(tm.Resolved().Outline())
+	require.NoError(t, err)
+	require.NotContains(t, string(payload.GetData()), "prose")
+}
+
+func requireHelp(t *testing.T, env *testsuite.TestWorkflowEnvironment, message string) []session.Request {
+	t.Helper()
+	var app *temporal.ApplicationError
+	require.ErrorAs(t, env.GetWorkflowError(), &app)
+	require.Equal(t, session.HelpNeeded, app.Type())
+	require.Contains(t, app.Error(), message)
+	var help []session.Request
+	require.NoError(t, app.Details(&help))
+	require.NotEmpty(t, help)
+	return help
+}
+
+// TestRecordedHistoriesReplay replays sessions of every kind, a ticket
+// and a webhook's call that earlier code has run: what changes the commands of a running session fails here.
+func TestRecordedHistoriesReplay(t *testing.T) {
+	t.Parallel()
+	temporaltest.ReplayHistories(t, map[string]any{
+		workflows.TeamSessionName: workflows.TeamSession,
+		workflows.TicketName:      workflows.Ticket, workflows.WebhookName: workflows.Webhook,
+	})
+}
+
+// suggest has Temporal suggest to continue as new.
+func suggest(env *testsuite.TestWorkflowEnvironment) {
+	env.SetContinueAsNewSuggested(true)
+	env.SignalWorkflow(workflows.TicketSignal, workflows.TicketNews{Request: "none"}) // a workflow task
+}
+
+// next is the input of the run that continues the session as new.
+func next(t *testing.T, env *testsuite.TestWorkflowEnvironment) workflows.SessionInput {
+	t.Helper()
+	var again *workflow.ContinueAsNewError
+	require.ErrorAs(t, env.GetWorkflowError(), &again)
+	var in workflows.SessionInput
+	require.NoError(t, converter.GetDefaultDataConverter().FromPayloads(again.Input, &in))
+	return in
+}
+
+// TestARunThatCannotContinueEndsItsSession: people are told, and the store knows that it has ended.
+func TestARunThatCannotContinueEndsItsSession(t *testing.T) {
+	t.Parallel()
+	s := &stage{team: patient(phase("one", "a")), webhook: true}
+	s.round = func(activities.RoundInput) (session.RoundResult, error) {
+		return session.RoundResult{}, failedRound(failures.Auth, "no key")
+	}
+	in := next(t, s.play(t, func(env *testsuite.TestWorkflowEnvironment) {
+		env.RegisterDelayedCallback(func() { suggest(env) }, time.Hour)
+	}))
+	second := s.playFrom(t, in, func(env *testsuite.TestWorkflowEnvironment) {
+		env.OnActivity(string(activities.AdmitName), mock.Anything, mock.Anything).
+			Return(activities.Admission{}, temporal.NewNonRetryableApplicationError("the checkpoint is damaged",
+				session.UnrecoverableError, nil))
+	})
+	require.ErrorContains(t, second.GetWorkflowError(), "the checkpoint is damaged")
+	require.Len(t, s.closed, 1)
+	require.Equal(t, session.Failed, s.closed[0].Status.Status)
+	require.Equal(t, session.SessionFailed, s.told[len(s.told)-1].Notice.Event)
+}
+
+// TestTheWaitBetweenRoundsOutlivesItsRun: it ends when it would have without a new run, and no round is repeated.
+func TestTheWaitBetweenRoundsOutlivesItsRun(t *testing.T) {
+	t.Parallel()
+	s := &stage{team: patient(phase("one", "a"))}
+	wait := textfmt.Duration(5 * time.Hour)
+	s.team.Retry = spec.Retry{Attempts: 1, Rounds: 2, RoundInitial: wait, RoundMax: wait}
+	s.round = func(in activities.RoundInput) (session.RoundResult, error) {
+		if in.Round == 1 {
+			return session.RoundResult{}, failedRound(failures.TestFailure, "TestX fails")
+		}
+		return session.RoundResult{}, nil
+	}
+	first := s.play(t, func(env *testsuite.TestWorkflowEnvironment) {
+		env.RegisterDelayedCallback(func() { suggest(env) }, time.Hour)
+	})
+	second := s.playFrom(t, next(t, first), func(env *testsuite.TestWorkflowEnvironment) {
+		env.SetStartTime(first.Now().Add(time.Hour))
+	})
+	require.NoError(t, second.GetWorkflowError())
+	require.Equal(t, []string{"one/a.1", "one/a.2"}, s.order())
+	require.Equal(t, 4*time.Hour, second.Now().Sub(first.Now()).Round(time.Minute))
 }

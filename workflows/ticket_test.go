@@ -1,18 +1,27 @@
 package workflows_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/workflow"
 
 	"github.com/maestro-hive/maestro/activities"
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/core/textfmt"
+	"github.com/maestro-hive/maestro/internal/store/state"
 	"github.com/maestro-hive/maestro/workflows"
 )
 
@@ -40,38 +49,8 @@ func unreachable(from, until time.Duration) func(string, time.Time) (bool, error
 	}
 }
 
-func TestFirstNoticeMakesTheTicketAndLaterOnesAreComments(t *testing.T) {
-	t.Parallel()
-	b := newTicketBench(t)
-	b.notify(time.Second, noticeOf("a", session.HelpAsked, 1))
-	b.notify(time.Second, noticeOf("a", session.HelpAsked, 1)) // sent again
-	b.notify(time.Minute, noticeOf("a", session.RequestClosed, 2))
-	b.notify(time.Minute, noticeOf("b", session.HelpAsked, 1))
-	b.notify(time.Minute, noticeOf("a", session.SessionCompleted, 3))
-	b.run(failure)
-	require.Len(t, b.jira.made, 1)
-	ticket := b.jira.made[0]
-	require.Equal(t, "maestro-f00", ticket.label)
-	require.Equal(t, "a/1", ticket.of.ID)
-	require.Len(t, ticket.comments, 3)
-	require.Equal(t, session.RequestClosed, ticket.comments[0].Event)
-	require.Equal(t, "b/1", ticket.comments[1].ID)
-	require.Equal(t, 2, ticket.comments[1].occurrences)
-	require.Equal(t, session.SessionCompleted, ticket.comments[2].Event)
-	require.Equal(t, []heard{
-		{"a", workflows.TicketNews{Request: "a.request", Ticket: session.Ticket{
-			Key: "MD-1", URL: "https://jira/browse/MD-1",
-			Occurrences: 1,
-		}}},
-		{"b", workflows.TicketNews{Request: "b.request", Ticket: session.Ticket{
-			Key: "MD-1", URL: "https://jira/browse/MD-1",
-			Occurrences: 2,
-		}}},
-	}, b.heard)
-}
-
-// TestLostAnswerOfACreation has the ticket made, or not, while nobody hears of it.
-func TestLostAnswerOfACreation(t *testing.T) {
+// TestLostAnswers has the ticket made, or not, while nobody hears of it, and the first comment too.
+func TestLostAnswers(t *testing.T) {
 	t.Parallel()
 	unclear := &session.TicketTrouble{Kind: session.Unclear, Message: "the connection broke"}
 	for name, tt := range map[string]struct {
@@ -93,6 +72,9 @@ func TestLostAnswerOfACreation(t *testing.T) {
 				if call == "create" && b.jira.calls["create"] == 1 {
 					return tt.made, tt.err
 				}
+				if call == "comment" && b.jira.calls["comment"] == 1 {
+					return true, tt.err
+				}
 				return false, nil
 			}
 			b.notify(time.Second, noticeOf("a", session.HelpAsked, 1))
@@ -102,7 +84,7 @@ func TestLostAnswerOfACreation(t *testing.T) {
 			require.Equal(t, "a/1", b.jira.made[0].of.ID)
 			require.Len(t, b.jira.made[0].comments, 1)
 			require.Equal(t, 2, b.jira.made[0].comments[0].occurrences)
-			require.Equal(t, session.Ticket{Key: "MD-1", URL: "https://jira/browse/MD-1", Occurrences: 2}, b.record().Ticket)
+			require.Equal(t, session.Ticket{Key: "MD-1", URL: "https://jira/browse/MD-1", Occurrences: 2}, b.record(failure.Fingerprint).Ticket)
 			if !tt.made {
 				require.GreaterOrEqual(t, b.jira.made[0].at.Sub(morning), 2*time.Minute,
 					"a new ticket could have been there unseen until then")
@@ -132,7 +114,7 @@ func TestDoubtSurvivesANewRun(t *testing.T) {
 	require.Len(t, b.jira.made, 1)
 	require.Equal(t, 1, b.jira.calls["create"])
 	require.Empty(t, b.jira.made[0].comments)
-	require.Equal(t, "MD-1", b.record().Ticket.Key)
+	require.Equal(t, "MD-1", b.record(failure.Fingerprint).Ticket.Key)
 }
 
 func TestWhatIsMisconfiguredIsSaidAndTriedWhenSomebodyMayHaveMendedIt(t *testing.T) {
@@ -185,26 +167,6 @@ func TestDeletedTicketIsMadeAnewForWhatHasToBeSeen(t *testing.T) {
 	require.Equal(t, session.Ticket{Key: "MD-2", URL: "https://jira/browse/MD-2", Occurrences: 2}, b.heard[len(b.heard)-1].Ticket)
 }
 
-func TestNoticesReachTheTicketInOrder(t *testing.T) {
-	t.Parallel()
-	b := newTicketBench(t)
-	b.jira.fail = unreachable(0, 30*time.Second)
-	for n, event := range []session.Event{
-		session.HelpAsked, session.RequestClosed, session.HelpAsked, session.RequestClosed,
-		session.SessionCompleted,
-	} {
-		b.notify(time.Second, noticeOf("a", event, n))
-		b.notify(time.Second, noticeOf("b", event, n))
-	}
-	b.run(failure)
-	require.Len(t, b.jira.made, 1)
-	got := []string{b.jira.made[0].of.ID}
-	for _, c := range b.jira.made[0].comments {
-		got = append(got, c.ID)
-	}
-	require.Equal(t, []string{"a/0", "b/0", "a/1", "b/1", "a/2", "b/2", "a/3", "b/3", "a/4", "b/4"}, got)
-}
-
 // TestPendingNoticesAreBounded has people answer hundreds of sessions while Jira is away:
 // what is pending stays small enough for the workflow to continue as new.
 func TestPendingNoticesAreBounded(t *testing.T) {
@@ -225,29 +187,6 @@ func TestPendingNoticesAreBounded(t *testing.T) {
 	require.Equal(t, 151, comments[48].omitted)
 }
 
-// TestTicketOutlivesItsWorkflow: the workflow completes when the ticket has every notice;
-// later notices of the failure go to the same ticket, without a search.
-func TestTicketOutlivesItsWorkflow(t *testing.T) {
-	t.Parallel()
-	b := newTicketBench(t)
-	b.jira.lag = 365 * 24 * time.Hour // a search would never find it
-	b.notify(time.Second, noticeOf("a", session.HelpAsked, 1))
-	b.notify(24*time.Hour, noticeOf("b", session.HelpAsked, 1))
-	b.notify(time.Second, noticeOf("a", session.HelpAsked, 1)) // sent again
-	b.notify(24*time.Hour, noticeOf("b", session.HelpAsked, 1))
-	b.notify(24*time.Hour, noticeOf("b", session.SessionFailed, 2))
-	b.run(failure)
-	require.GreaterOrEqual(t, b.completed, 4)
-	require.Len(t, b.jira.made, 1)
-	require.Equal(t, 1, b.jira.calls["find"])
-	comments := b.jira.made[0].comments
-	require.Len(t, comments, 2)
-	require.Equal(t, "b/1", comments[0].ID)
-	require.Equal(t, 2, comments[0].occurrences)
-	require.Equal(t, "b/2", comments[1].ID)
-	require.Len(t, b.heard, 2, "a session that knows its ticket is not notified again")
-}
-
 // TestFollowersOutliveTheWorkflow: a session that waits for a person is notified of what
 // a later run finds out.
 func TestFollowersOutliveTheWorkflow(t *testing.T) {
@@ -261,33 +200,6 @@ func TestFollowersOutliveTheWorkflow(t *testing.T) {
 	require.Contains(t, b.heard, heard{"a", workflows.TicketNews{
 		Request: "a.request", Ticket: session.Ticket{Key: "MD-2", URL: "https://jira/browse/MD-2", Occurrences: 2},
 	}})
-}
-
-// TestRecordThatIsLost: the ticket is found again by its label.
-func TestRecordThatIsLost(t *testing.T) {
-	t.Parallel()
-	b := newTicketBench(t)
-	b.jira.lag = time.Minute
-	b.notify(time.Second, noticeOf("a", session.HelpAsked, 1))
-	b.change(time.Hour, func() { clear(b.records.kept) })
-	b.notify(time.Hour, noticeOf("b", session.HelpAsked, 1))
-	b.run(failure)
-	require.Len(t, b.jira.made, 1)
-	require.Len(t, b.jira.made[0].comments, 1)
-}
-
-// TestRecordIsWrittenUntilTheStoreAnswers: the workflow completes only then.
-func TestRecordIsWrittenUntilTheStoreAnswers(t *testing.T) {
-	t.Parallel()
-	b := newTicketBench(t)
-	b.records.lost = 3
-	b.notify(time.Second, noticeOf("a", session.HelpAsked, 1))
-	b.notify(10*time.Second, noticeOf("b", session.HelpAsked, 1))
-	b.run(failure)
-	require.Zero(t, b.records.lost)
-	require.Len(t, b.jira.made, 1)
-	require.Len(t, b.jira.made[0].comments, 1)
-	require.Equal(t, 2, b.record().Ticket.Occurrences)
 }
 
 // TestJiraAwayForADayCostsLittle counts the tries of a day.
@@ -353,22 +265,216 @@ func TestKnownTicketIsCommentedAndNeverMade(t *testing.T) {
 		Request: "b.request",
 		Ticket:  session.Ticket{Key: "MD-5", URL: "https://jira/browse/MD-5", Trouble: "MD-5 is not there"},
 	}}}, b.heard)
-	require.Equal(t, session.Gone, b.records.kept["MD-5"].Kind, "after a week nobody will read it")
+	require.Equal(t, session.Gone, b.record("MD-5").Kind, "after a week nobody will read it")
 }
 
-func TestInvalidNoticesAreRejected(t *testing.T) {
-	t.Parallel()
-	nameless, without := noticeOf("a", session.HelpAsked, 1), noticeOf("a", session.HelpAsked, 2)
-	nameless.Notice.ID, without.Jira = "", nil
-	for want, bad := range map[string]activities.TicketNotice{"has no id": nameless, "how the ticket is created": without} {
-		b := newTicketBench(t)
-		var rejected error
-		b.steps = append(b.steps, &step{during: func(s *step) {
-			b.env.UpdateWorkflow(workflows.NoticeUpdate, "u", &testsuite.TestUpdateCallback{
-				OnReject: func(err error) { rejected, s.done = err, true }, OnAccept: func() {}, OnComplete: func(any, error) {},
-			}, bad)
-		}})
-		b.run(failure)
-		require.ErrorContains(t, rejected, want)
+// tickets is a ticket system in memory.
+type tickets struct {
+	now func() time.Time
+	// lag is how long its search does not find a new ticket.
+	lag time.Duration
+	// fail, if it returns an error, is the answer to a call: find, create or comment.
+	// done says that the call has its effect all the same.
+	fail func(call string, at time.Time) (done bool, err error)
+
+	made  []made
+	calls map[string]int
+}
+
+type made struct {
+	key, label string
+	at         time.Time
+	of         session.Notice
+	comments   []comment
+	gone       bool
+}
+
+type comment struct {
+	session.Notice
+	occurrences, omitted int
+}
+
+func (s *tickets) answer(call string) (done bool, err error) {
+	s.calls[call]++
+	if s.fail == nil {
+		return true, nil
 	}
+	done, err = s.fail(call, s.now())
+	return done || err == nil, err
+}
+
+func (s *tickets) Find(_ context.Context, _, label string) (session.Ticket, bool, error) {
+	if _, err := s.answer("find"); err != nil {
+		return session.Ticket{}, false, err
+	}
+	for _, m := range s.made {
+		if m.label == label && !m.gone && s.now().Sub(m.at) >= s.lag {
+			return session.Ticket{Key: m.key, URL: s.Address(m.key)}, true, nil
+		}
+	}
+	return session.Ticket{}, false, nil
+}
+
+func (s *tickets) Create(_ context.Context, how spec.HelpJira, label string, n session.Notice) (session.Ticket, error) {
+	done, err := s.answer("create")
+	if !done {
+		return session.Ticket{}, err
+	}
+	key := fmt.Sprintf("%s-%d", how.Project, len(s.made)+1)
+	s.made = append(s.made, made{key: key, label: label, at: s.now(), of: n})
+	return session.Ticket{Key: key, URL: s.Address(key)}, err
+}
+
+func (s *tickets) Comment(_ context.Context, in session.TicketComment) error {
+	done, err := s.answer("comment")
+	for i, m := range s.made {
+		if m.key != in.Key || !done {
+			continue
+		}
+		if m.gone {
+			return &session.TicketTrouble{Kind: session.Gone, Message: in.Key + " is not there"}
+		}
+		known := false
+		for _, c := range m.comments {
+			known = known || c.ID == in.Notice.ID
+		}
+		if !known || !in.Again {
+			s.made[i].comments = append(m.comments, comment{in.Notice, in.Occurrences, in.Omitted})
+		}
+	}
+	return err
+}
+
+func (s *tickets) Address(key string) string { return "https://jira/browse/" + key }
+
+// ticketBench runs the workflow of a ticket in the SDK's test environment: a new run
+// for each notice that comes when the last run has completed.
+type ticketBench struct {
+	t     *testing.T
+	jira  *tickets
+	state *state.DB
+	// env is that of the newest run; completed and continued count the ends of runs.
+	env                  *testsuite.TestWorkflowEnvironment
+	completed, continued int
+	// heard is what sessions were signalled, in order.
+	heard []heard
+	// at is when the last of the steps comes.
+	at    time.Duration
+	steps []*step
+}
+
+// step is something that happens at a time.
+type step struct {
+	at   time.Duration
+	done bool
+	// during is what happens during a run; between, if not nil, may happen between two runs.
+	during  func(s *step)
+	between func()
+}
+
+type heard struct {
+	session string
+	workflows.TicketNews
+}
+
+func newTicketBench(t *testing.T) *ticketBench {
+	t.Helper()
+	db, err := state.OpenSQLite(t.Context(), t.TempDir(), state.Options{Now: time.Now})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	return &ticketBench{t: t, state: db, jira: &tickets{calls: map[string]int{}}}
+}
+
+// update sends an update a while after the last step.
+func (b *ticketBench) update(after time.Duration, name, id string, args ...any) {
+	b.at += after
+	b.steps = append(b.steps, &step{at: b.at, during: func(s *step) {
+		b.env.UpdateWorkflow(name, id, &testsuite.TestUpdateCallback{
+			OnReject: func(err error) { require.NoError(b.t, err) }, OnAccept: func() { s.done = true },
+			OnComplete: func(_ any, err error) { require.NoError(b.t, err) },
+		}, args...)
+	}})
+}
+
+// notify sends a notice a while after the last step.
+func (b *ticketBench) notify(after time.Duration, n activities.TicketNotice) {
+	b.update(after, workflows.NoticeUpdate, n.Notice.ID, n)
+}
+
+// change changes something a while after the last step.
+func (b *ticketBench) change(after time.Duration, what func()) {
+	b.at += after
+	b.steps = append(b.steps, &step{at: b.at, during: func(s *step) { what(); s.done = true }, between: what})
+}
+
+// continueAsNew has the run continue as new a while after the last step.
+func (b *ticketBench) continueAsNew(after time.Duration) {
+	b.change(after, func() { b.env.SetContinueAsNewSuggested(true) })
+	b.update(time.Millisecond, workflows.RetryUpdate, "wake")
+}
+
+// run takes all steps and returns when the ticket's workflow has completed.
+func (b *ticketBench) run(in workflows.TicketInput) {
+	b.t.Helper()
+	for len(b.steps) > 0 {
+		if first := b.steps[0]; first.between != nil {
+			first.between()
+			b.steps = b.steps[1:]
+			continue
+		}
+		b.execute(in, b.steps[0].at)
+	}
+}
+
+// execute runs the workflow from a moment until it completes.
+func (b *ticketBench) execute(in workflows.TicketInput, from time.Duration) {
+	b.t.Helper()
+	b.newEnvironment(from)
+	for _, s := range b.steps {
+		b.env.RegisterDelayedCallback(func() { s.during(s) }, max(s.at-from, 0))
+	}
+	b.env.ExecuteWorkflow(workflows.TicketName, in)
+	b.steps = slices.DeleteFunc(b.steps, func(s *step) bool { return s.done })
+	var again *workflow.ContinueAsNewError
+	if !errors.As(b.env.GetWorkflowError(), &again) {
+		require.NoError(b.t, b.env.GetWorkflowError())
+		b.completed++
+		require.Less(b.t, b.completed, 1000)
+		return
+	}
+	b.continued++
+	var next workflows.TicketInput
+	require.NoError(b.t, converter.GetDefaultDataConverter().FromPayloads(again.Input, &next))
+	b.execute(next, b.env.Now().Sub(morning))
+}
+
+func (b *ticketBench) newEnvironment(from time.Duration) {
+	var suite testsuite.WorkflowTestSuite
+	suite.SetLogger(log.NewStructuredLogger(slog.New(slog.DiscardHandler))) // a day of failed tries is a lot to read
+	b.env = suite.NewTestWorkflowEnvironment()
+	b.env.SetStartTime(morning.Add(from))
+	b.env.SetTestTimeout(time.Minute)
+	b.jira.now = b.env.Now
+	b.env.RegisterWorkflowWithOptions(workflows.Ticket, workflow.RegisterOptions{Name: workflows.TicketName})
+	calls := &activities.TicketCalls{Tickets: b.jira, IndexDelay: textfmt.Duration(2 * time.Minute)}
+	kept := &activities.TicketRecords{Store: b.state, Namespace: "default"}
+	for name, fn := range map[activities.Name]any{
+		activities.FindTicketName: calls.Find, activities.CreateTicketName: calls.Create, activities.CommentTicketName: calls.Comment,
+		activities.LoadTicketName: kept.Load, activities.SaveTicketName: kept.Save,
+	} {
+		b.env.RegisterActivityWithOptions(fn, activity.RegisterOptions{Name: string(name)})
+	}
+	b.env.OnSignalExternalWorkflow(mock.Anything, mock.Anything, mock.Anything, workflows.TicketSignal, mock.Anything).Return(
+		func(_, sessionID, _, _ string, arg any) error {
+			b.heard = append(b.heard, heard{sessionID, arg.(workflows.TicketNews)})
+			return nil
+		})
+}
+
+// record is what the store has of a ticket.
+func (b *ticketBench) record(name string) session.TicketRecord {
+	b.t.Helper()
+	record, err := b.state.Ticket(b.t.Context(), "default", name)
+	require.NoError(b.t, err)
+	return record
 }

@@ -5,16 +5,25 @@
 package validation
 
 import (
+	"bytes"
+	"context"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/compose-spec/compose-go/v2/cli"
 	"github.com/compose-spec/compose-go/v2/types"
+	"github.com/moby/buildkit/client/llb"
+	"github.com/moby/buildkit/client/llb/sourceresolver"
+	"github.com/moby/buildkit/frontend/dockerfile/dockerfile2llb"
+	"github.com/moby/buildkit/frontend/dockerfile/instructions"
+	"github.com/moby/buildkit/frontend/dockerfile/parser"
+	"github.com/moby/buildkit/frontend/dockerui"
+	"github.com/opencontainers/go-digest"
+	ocispecs "github.com/opencontainers/image-spec/specs-go/v1"
 	"github.com/stretchr/testify/require"
 )
 
@@ -94,27 +103,6 @@ func TestMountsAreLookedAtFirst(t *testing.T) {
 	}
 }
 
-func TestWhatStaysUpIsHealthyAndStartedAgain(t *testing.T) {
-	t.Parallel()
-	for name, service := range project(t).Services {
-		if ends(service) {
-			continue
-		}
-		require.Equal(t, types.RestartPolicyUnlessStopped, service.Restart, name)
-		require.NotNil(t, service.HealthCheck, "%s has no health check", name)
-		require.Equal(t, "CMD", service.HealthCheck.Test[0], name)
-	}
-}
-
-func TestPortsAreBoundToThisHost(t *testing.T) {
-	t.Parallel()
-	for name, service := range project(t).Services {
-		for _, port := range service.Ports {
-			require.Equal(t, "127.0.0.1", port.HostIP, name)
-		}
-	}
-}
-
 func TestImagesArePinned(t *testing.T) {
 	t.Parallel()
 	built := map[string]string{}
@@ -133,9 +121,17 @@ func TestImagesArePinned(t *testing.T) {
 	}
 }
 
-func TestServicesAreConfined(t *testing.T) {
+func TestServicesAreConfinedAndStayUp(t *testing.T) {
 	t.Parallel()
 	for name, service := range project(t).Services {
+		for _, port := range service.Ports {
+			require.Equal(t, "127.0.0.1", port.HostIP, name)
+		}
+		if !ends(service) {
+			require.Equal(t, types.RestartPolicyUnlessStopped, service.Restart, name)
+			require.NotNil(t, service.HealthCheck, "%s has no health check", name)
+			require.Equal(t, "CMD", service.HealthCheck.Test[0], name)
+		}
 		require.Contains(t, service.SecurityOpt, "no-new-privileges:true", name)
 		require.Equal(t, []string{"ALL"}, service.CapDrop, name)
 		require.False(t, service.Privileged, name)
@@ -174,8 +170,6 @@ func TestTwoWorkersAreTwoHosts(t *testing.T) {
 			require.False(t, v.ReadOnly, name)
 			require.Contains(t, project(t).Volumes, v.Source)
 		}
-		require.GreaterOrEqual(t, time.Duration(*worker.StopGracePeriod), 30*time.Second, "%s: drain and what a stop needs besides",
-			name)
 	}
 	slices.Sort(hosts)
 	require.Equal(t, []string{"worker-1", "worker-2"}, hosts, "a worker takes up its own work by the name of its host")
@@ -184,29 +178,6 @@ func TestTwoWorkersAreTwoHosts(t *testing.T) {
 	require.Len(t, shared, 2)
 	require.Equal(t, shared[0], shared[1])
 	require.Equal(t, all["worker-1"].Environment["MAESTRO_STORE"], all["worker-2"].Environment["MAESTRO_STORE"])
-}
-
-func TestPrometheusHasItsConfigurationAndTheWorkers(t *testing.T) {
-	t.Parallel()
-	mounted := map[string]string{}
-	for _, v := range project(t).Services["prometheus"].Volumes {
-		mounted[v.Target] = v.Source
-	}
-	require.Equal(t, "deploy/prometheus", relative(t, mounted["/etc/prometheus"]))
-	require.Equal(t, "deploy/prometheus/compose-targets.yml", relative(t, mounted["/etc/prometheus/targets.yml"]))
-	require.Contains(t, project(t).Services["prometheus"].Command, "--config.file=/etc/prometheus/prometheus.yml")
-}
-
-// relative is a path below the repository, which has to be there.
-func relative(t *testing.T, path string) string {
-	t.Helper()
-	root, err := filepath.Abs("../..")
-	require.NoError(t, err)
-	_, err = os.Stat(path)
-	require.NoError(t, err)
-	short, err := filepath.Rel(root, path)
-	require.NoError(t, err)
-	return filepath.ToSlash(short)
 }
 
 func TestSecretsComeFromTheEnvironment(t *testing.T) {
@@ -223,4 +194,95 @@ func TestSecretsComeFromTheEnvironment(t *testing.T) {
 		require.Len(t, worker.EnvFiles, 1, name)
 		require.False(t, bool(worker.EnvFiles[0].Required), "%s starts without keys", name)
 	}
+}
+
+const dockerfilePath = "../../Dockerfile"
+
+// bareImages stands for a registry: every base image is an empty one.
+type bareImages struct{}
+
+func (bareImages) ResolveImageConfig(_ context.Context, ref string, _ sourceresolver.Opt) (string, digest.Digest, []byte, error) {
+	config := []byte(`{"os":"linux","architecture":"amd64","config":{"Env":["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"]}}`)
+	return ref, digest.FromBytes(config), config, nil
+}
+
+// TestBuildKitFindsNoFault runs what `docker build --check` runs, on all stages.
+func TestBuildKitFindsNoFault(t *testing.T) {
+	t.Parallel()
+	data, err := os.ReadFile(dockerfilePath)
+	require.NoError(t, err)
+	source := llb.NewSourceMap(nil, "Dockerfile", "Dockerfile", data)
+	source.Definition = &llb.Definition{}
+	results, err := dockerfile2llb.DockerfileLint(t.Context(), data, dockerfile2llb.ConvertOpt{
+		Config:         dockerui.Config{},
+		SourceMap:      source,
+		TargetPlatform: &ocispecs.Platform{OS: "linux", Architecture: "amd64"},
+		MetaResolver:   bareImages{},
+	})
+	require.NoError(t, err)
+	require.Empty(t, results.Warnings)
+	require.Nil(t, results.Error)
+}
+
+// stages are the Dockerfile's stages by name, and the last one's name.
+func stages(t *testing.T) (byName map[string]instructions.Stage, last string) {
+	t.Helper()
+	data, err := os.ReadFile(dockerfilePath)
+	require.NoError(t, err)
+	ast, err := parser.Parse(bytes.NewReader(data))
+	require.NoError(t, err)
+	all, _, err := instructions.Parse(ast.AST, nil)
+	require.NoError(t, err)
+	byName = map[string]instructions.Stage{}
+	for _, s := range all {
+		byName[s.Name] = s
+		last = s.Name
+	}
+	return byName, last
+}
+
+func TestImagesAreSmallConfinedAndPinned(t *testing.T) {
+	t.Parallel()
+	all, last := stages(t)
+	require.Equal(t, "worker", last, "without a target the small image is built")
+	for name, s := range all {
+		if _, ours := all[s.BaseName]; !ours {
+			require.Regexp(t, `^\S+:\S*\d|:bookworm-slim$`, s.BaseName, "%s is not based on a release", name)
+		}
+	}
+	for _, name := range []string{"worker", "worker-go"} {
+		require.Equal(t, "base", all[name].BaseName)
+	}
+	var user *instructions.UserCommand
+	var check *instructions.HealthCheckCommand
+	for _, command := range all["base"].Commands {
+		switch c := command.(type) {
+		case *instructions.UserCommand:
+			user = c
+		case *instructions.HealthCheckCommand:
+			check = c
+		case *instructions.VolumeCommand:
+			require.Fail(t, "a volume of the image hides what is mounted above it")
+		}
+	}
+	require.Equal(t, "10001:10001", user.User)
+	require.Equal(t, []string{"CMD", "maestro-worker", "health"}, check.Health.Test)
+}
+
+// TestTheContextLeavesOutWhatGitIgnores: a tracked file that is left out would
+// have the toolchain mark the build as changed.
+func TestTheContextLeavesOutWhatGitIgnores(t *testing.T) {
+	t.Parallel()
+	patterns := func(path string) []string {
+		data, err := os.ReadFile(path)
+		require.NoError(t, err)
+		var found []string
+		for _, line := range strings.Split(strings.TrimSpace(string(data)), "\n") {
+			if !strings.HasPrefix(line, "#") {
+				found = append(found, strings.TrimPrefix(line, "**/"))
+			}
+		}
+		return found
+	}
+	require.ElementsMatch(t, patterns("../../.gitignore"), patterns("../../.dockerignore"))
 }

@@ -204,7 +204,6 @@ func TestPodsAreConfinedAndDrain(t *testing.T) {
 	}
 	require.Equal(t, "/readyz", worker.ReadinessProbe.HTTPGet.Path)
 	require.Equal(t, "/healthz", worker.LivenessProbe.HTTPGet.Path, "a worker that is not ready is no reason to kill it")
-	require.GreaterOrEqual(t, *pod.TerminationGracePeriodSeconds, int64(30), "drain and what a stop needs besides")
 }
 
 // TestTheComponentOfRooms adds what rooms need, and nothing else, to the pod.

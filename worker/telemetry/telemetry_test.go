@@ -105,16 +105,6 @@ func TestWhatIsExportedIsWhatIsAskedFor(t *testing.T) {
 	}
 }
 
-func TestNoTelemetryCanBeUsedLikeAny(t *testing.T) {
-	t.Parallel()
-	var none *telemetry.Telemetry
-	none.Instrument(&client.Options{})
-	none.Recorder().SessionStarted("t")
-	require.False(t, none.Measures())
-	require.Empty(t, none.Address())
-	require.NoError(t, none.Close())
-}
-
 func TestMetricsAreServedOnlyWhereTheyCanBe(t *testing.T) {
 	t.Parallel()
 	tel := start(t, telemetry.Options{MetricsAddress: "127.0.0.1:0"})
@@ -241,19 +231,6 @@ func TestCallsAreBookedOnceByTypeAndByTheConventions(t *testing.T) {
 	require.InDelta(t, 1, s.Must(t, "gen_ai_client_operation_duration_seconds", "error_type", ""), 0)
 }
 
-func TestAnInterruptedAttemptIsNotCounted(t *testing.T) {
-	t.Parallel()
-	m := measure(t)
-	for _, end := range []activities.AttemptOutcome{{}, {Category: failures.TestFailure}, {Interrupted: true}} {
-		_, ended := m.AttemptBegun(t.Context(), activities.AttemptInfo{Team: "web", Agent: "coder"})
-		ended(end)
-	}
-	s := telemetrytest.Scrape(t, m.url)
-	require.InDelta(t, 1, s.Must(t, "maestro_attempts_total", "agent", "coder", "category", "ok"), 0)
-	require.InDelta(t, 1, s.Must(t, "maestro_attempts_total", "agent", "coder", "category", "test_failure"), 0)
-	require.InDelta(t, 2, s.Must(t, "maestro_attempt_duration_seconds", "agent", "coder"), 0)
-}
-
 func TestTheBudgetThatIsFurthestShows(t *testing.T) {
 	t.Parallel()
 	m := measure(t)
@@ -297,26 +274,4 @@ func TestABreakerShowsItsStateOfNow(t *testing.T) {
 	m.Look(telemetry.Fleet{Breakers: map[string]bool{"q": true}})
 	_, there := telemetrytest.Scrape(t, m.url).Value(t, "maestro_breaker_state")
 	require.False(t, there, "no agent of the worker has it any more: nobody would say that it is closed")
-}
-
-func TestSlotsAndTheFleet(t *testing.T) {
-	t.Parallel()
-	m := measure(t)
-	free := m.SlotTaken("coder")
-	m.SlotTaken("coder")
-	require.InDelta(t, 2, m.value("maestro_agent_slots_used", "agent", "coder"), 0)
-	free()
-	require.InDelta(t, 1, m.value("maestro_agent_slots_used", "agent", "coder"), 0)
-	require.InDelta(t, 4, m.value("maestro_agent_slots_limit", "agent", "coder"), 0)
-
-	m.Look(telemetry.Fleet{
-		Sessions: map[session.State]int64{session.HelpIsNeeded: 2}, Workers: map[string]int{"coder": 0}, Polls: true,
-	})
-	require.InDelta(t, 2, m.value("maestro_sessions_open", "store", "st", "state", "help_needed"), 0)
-	require.Zero(t, m.value("maestro_agent_workers", "agent", "coder"))
-	require.InDelta(t, 1, m.value("maestro_worker_polling"), 0)
-	m.Look(telemetry.Fleet{})
-	require.Zero(t, m.value("maestro_worker_polling"))
-	_, there := telemetrytest.Scrape(t, m.url).Value(t, "maestro_sessions_open")
-	require.False(t, there, "what is not known is not shown")
 }

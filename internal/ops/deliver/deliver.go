@@ -14,7 +14,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/core/textfmt"
 	"github.com/maestro-hive/maestro/internal/ops/apply"
-	"github.com/maestro-hive/maestro/internal/platform/failpoint"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/store/state"
 )
@@ -165,7 +164,6 @@ func (r *run) take(ctx context.Context, step delivery.Step) (out session.Outcome
 	case delivery.Merge:
 		err = r.merge(ctx)
 	}
-	failpoint.Here("pull request changed, not recorded")
 	return out, false, err
 }
 
@@ -209,7 +207,6 @@ func (r *run) recordSendBack(ctx context.Context, step delivery.Step, reasons []
 	if err := r.save(ctx); err != nil {
 		return err
 	}
-	failpoint.Here("feedback recorded, not sent back")
 	return &sentBackError{reasons}
 }
 
@@ -222,7 +219,6 @@ func (r *run) rerun(ctx context.Context, checks []delivery.Check) error {
 	if err := r.save(ctx); err != nil {
 		return err
 	}
-	failpoint.Here("rerun recorded, not ordered")
 	for _, c := range checks {
 		if err := r.host.Rerun(ctx, r.record.Repository, c); err != nil {
 			return err

@@ -7,7 +7,6 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/core/delivery"
 	"github.com/maestro-hive/maestro/internal/ops/apply"
-	"github.com/maestro-hive/maestro/internal/platform/failpoint"
 )
 
 // open opens the pull request, unless an earlier attempt has.
@@ -24,7 +23,6 @@ func (r *run) open(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		failpoint.Here("pull request opened, not recorded")
 	}
 	r.record.Number = number
 	return r.save(ctx)
@@ -87,7 +85,6 @@ func (r *run) answer(ctx context.Context, to delivery.Reply) error {
 		if err := r.host.Comment(ctx, repository, number, to.Thread, r.Mask(text)); err != nil {
 			return err
 		}
-		failpoint.Here("comment answered, not recorded")
 	}
 	if to.Thread == "" || r.doneIn() == "" { // who has got an answer only may ask again there
 		return nil

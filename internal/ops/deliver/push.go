@@ -14,7 +14,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/textfmt"
 	"github.com/maestro-hive/maestro/internal/ops/apply"
-	"github.com/maestro-hive/maestro/internal/platform/failpoint"
 	"github.com/maestro-hive/maestro/internal/store"
 )
 
@@ -50,7 +49,6 @@ func (r *run) push(ctx context.Context, onBase bool) error {
 	if err != nil {
 		return r.notPushed(ctx, err)
 	}
-	failpoint.Here("branch pushed, not recorded")
 	if pushed.Head == "" {
 		return failures.Failf(failures.NeedsPerson, "there is nothing to deliver: the session has changed no file; skip goes on "+
 			"without it")

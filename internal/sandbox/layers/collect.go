@@ -9,8 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
-
-	"github.com/maestro-hive/maestro/internal/platform/failpoint"
 )
 
 // entry is a layer as it was found below the root.
@@ -74,7 +72,6 @@ func (l *Layers) collect(ctx context.Context, most int64) (removed bool, err err
 		return err
 	})
 	for _, dir := range dead {
-		failpoint.Here("layers: evicted")
 		err = errors.Join(err, os.RemoveAll(dir))
 	}
 	if err != nil {

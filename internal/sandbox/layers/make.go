@@ -118,7 +118,6 @@ func (m *builder) begin() (lock *os.File, err error) {
 	if err != nil {
 		return nil, err
 	}
-	failpoint.Here("layers: begun")
 	return lock, mkdir(m.tree, treeMode)
 }
 
@@ -139,7 +138,6 @@ func (m *builder) publish() (made bool, err error) {
 	if err := os.Chtimes(m.dir, now, now); err != nil {
 		return false, err
 	}
-	failpoint.Here("layers: made")
 	err = m.withRootLock(shared, func() error { return os.Rename(m.dir, m.path(m.nameOf(m.note.Manifest))) })
 	if errors.Is(err, fs.ErrExist) { // another process was first
 		return false, nil

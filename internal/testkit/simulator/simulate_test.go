@@ -1,11 +1,14 @@
 package simulator
 
 import (
+	"cmp"
 	"encoding/json"
 	"flag"
 	"fmt"
 	"iter"
+	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -24,10 +27,8 @@ var (
 	single = flag.Int64("simulate.seed", -1, "run this seed alone, and tell everything")
 	told   = flag.Bool("simulate.trace", false, "tell every call of a port")
 	keep   = flag.Bool("simulate.keep", false, "keep the shrunk plan of a failing seed in testdata/failing")
-	ignore = flag.String("simulate.ignore", "", "a regular expression of violations that do not count")
 	plans  = flag.String("simulate.plans", "", "run only plans of this profile")
 	count  = flag.Bool("simulate.count", false, "print only which seed fails first, and how")
-	goOn   = flag.Bool("simulate.all", false, "go on after a failing seed")
 )
 
 // TestSimulate runs sessions by seed until a promise is broken.
@@ -41,44 +42,22 @@ func TestSimulate(t *testing.T) {
 		}
 		return
 	}
-	started, ran, failed := time.Now(), 0, 0
-	kinds := map[string][]uint64{}
+	started, ran := time.Now(), 0
 	for seed := range chosen(t, 40) {
 		plan := newPlan(seed)
 		r := simulate(t, plan)
-		r.Broken = slices.DeleteFunc(r.Broken, func(b string) bool {
-			return *ignore != "" &&
-				regexp.MustCompile(*ignore).MatchString(b)
-		})
 		ran++
 		if len(r.Broken) == 0 {
 			continue
-		}
-		failed++
-		for _, b := range r.Broken {
-			if k := kind(b); !slices.Contains(kinds[k], seed) {
-				kinds[k] = append(kinds[k], seed)
-			}
 		}
 		if *count {
 			fmt.Printf("found after %d seeds, at %d: %s\n", ran, seed, kind(r.Broken[0]))
 			return
 		}
-		if *goOn {
-			t.Logf("seed %d: %s", seed, strings.Join(r.Broken, "; "))
-		} else {
-			t.Error(explain(t, plan, r))
-			break
-		}
+		t.Fatal(explain(t, plan, r))
 	}
 	took := time.Since(started)
-	t.Logf("%d sessions in %s, %.0f a minute; %d failed", ran, took.Round(time.Millisecond), float64(ran)/took.Minutes(), failed)
-	for _, b := range sortedByCount(kinds) {
-		t.Logf("%4d seeds, first %d: %s", len(kinds[b]), kinds[b][0], b)
-	}
-	if failed > 0 {
-		t.Fail()
-	}
+	t.Logf("%d sessions in %s, %.0f a minute", ran, took.Round(time.Millisecond), float64(ran)/took.Minutes())
 }
 
 // chosen are the seeds that the flags choose, or so many.
@@ -104,19 +83,6 @@ var particular = regexp.MustCompile(`(plan|build|test)/[a-z0-9]+|checkpoint_[a-z
 
 // kind is a violation without what is particular to the seed.
 func kind(broken string) string { return particular.ReplaceAllString(broken, "…") }
-
-func sortedByCount(kinds map[string][]uint64) (out []string) {
-	for b := range kinds {
-		out = append(out, b)
-	}
-	slices.SortFunc(out, func(a, b string) int {
-		if c := len(kinds[b]) - len(kinds[a]); c != 0 {
-			return c
-		}
-		return strings.Compare(a, b)
-	})
-	return out
-}
 
 // explain shrinks a failing plan and says how to run it again.
 func explain(t *testing.T, plan Plan, r result) string {
@@ -175,35 +141,15 @@ func shrink(t *testing.T, plan Plan, r result) (Plan, result) {
 
 // smaller lists the plan with one thing left out each.
 func (p Plan) smaller() (out []Plan) {
-	for i := range p.Faults {
-		q := p
-		q.Faults = slices.Delete(slices.Clone(p.Faults), i, i+1)
-		out = append(out, q)
-	}
-	for i := range p.Windows {
-		q := p
-		q.Windows = slices.Delete(slices.Clone(p.Windows), i, i+1)
-		out = append(out, q)
-	}
-	for i := range p.Limited {
-		q := p
-		q.Limited = slices.Delete(slices.Clone(p.Limited), i, i+1)
-		out = append(out, q)
-	}
-	for i := range p.Visits {
-		q := p
-		q.Visits = slices.Delete(slices.Clone(p.Visits), i, i+1)
-		out = append(out, q)
-	}
+	out = append(out, without(p, p.Faults, func(q *Plan, rest []Fault) { q.Faults = rest })...)
+	out = append(out, without(p, p.Windows, func(q *Plan, rest []Window) { q.Windows = rest })...)
+	out = append(out, without(p, p.Limited, func(q *Plan, rest []Limited) { q.Limited = rest })...)
+	out = append(out, without(p, p.Visits, func(q *Plan, rest []Visit) { q.Visits = rest })...)
 	for _, id := range p.assignments() {
 		if p.Bad[id] > 0 {
 			q := p
-			q.Bad = map[string]int{}
-			for other, n := range p.Bad {
-				if other != id {
-					q.Bad[other] = n
-				}
-			}
+			q.Bad = maps.Clone(p.Bad)
+			delete(q.Bad, id)
 			out = append(out, q)
 		}
 	}
@@ -229,4 +175,128 @@ func (p Plan) smaller() (out []Plan) {
 		out = append(out, q)
 	}
 	return out
+}
+
+// without lists the plan with one element of a list left out each.
+func without[T any](p Plan, list []T, set func(*Plan, []T)) (out []Plan) {
+	for i := range list {
+		q := p
+		set(&q, slices.Delete(slices.Clone(list), i, i+1))
+		out = append(out, q)
+	}
+	return out
+}
+
+var (
+	putBack = flag.Bool("simulate.faults", false, "put faults back that were mended, one at a time, and look whether a seed "+
+		"finds them")
+	putBackOnly = flag.String("simulate.fault", "", "put back only the faults whose name contains this")
+)
+
+// mendedFault is a fault that was fixed, as the change of the source that puts it back.
+type mendedFault struct {
+	Name string `json:"name"`
+	What string `json:"what"`
+	// Plans is the profile whose plans look for it; empty: all plans do.
+	Plans string `json:"plans"`
+	Edits []struct {
+		File string `json:"file"`
+		Old  string `json:"old"`
+		New  string `json:"new"`
+	} `json:"edits"`
+}
+
+// TestFaultsAreFound puts each fault of testdata/faults.json back, builds this package
+// with it, and prints how many seeds it takes to find it. The source is not touched.
+func TestFaultsAreFound(t *testing.T) {
+	data, err := os.ReadFile("testdata/faults.json")
+	require.NoError(t, err)
+	var faults []mendedFault
+	require.NoError(t, json.Unmarshal(data, &faults))
+	for _, f := range faults {
+		overlay := f.overlay(t) // each has to apply, whether or not it is looked for
+		if !*putBack || !strings.Contains(f.Name, *putBackOnly) {
+			continue
+		}
+		found := find(t, overlay, f.Plans)
+		fmt.Printf("| %s | %s | %s | %s |\n", f.Name, f.What, cmp.Or(f.Plans, "all"), found)
+		if !strings.HasPrefix(found, "found") {
+			t.Errorf("%s was not found", f.Name)
+		}
+	}
+}
+
+// overlay writes the changed files, and says which they stand for.
+func (f mendedFault) overlay(t *testing.T) string {
+	dir := t.TempDir()
+	replace := map[string]string{}
+	for i, e := range f.Edits {
+		path, err := filepath.Abs(filepath.Join("..", "..", "..", e.File))
+		require.NoError(t, err)
+		from := path
+		if changed, ok := replace[path]; ok {
+			from = changed
+		}
+		source, err := os.ReadFile(from)
+		require.NoError(t, err)
+		if n := strings.Count(string(source), e.Old); n != 1 {
+			t.Errorf("%s: %q occurs %d times in %s; bring testdata/faults.json up to date", f.Name, e.Old, n, e.File)
+		}
+		changed := filepath.Join(dir, fmt.Sprintf("%d.go", i))
+		require.NoError(t, os.WriteFile(changed, []byte(strings.Replace(string(source), e.Old, e.New, 1)), 0o600))
+		replace[path] = changed
+	}
+	data, err := json.Marshal(map[string]any{"Replace": replace})
+	require.NoError(t, err)
+	path := filepath.Join(dir, "overlay.json")
+	require.NoError(t, os.WriteFile(path, data, 0o600))
+	return path
+}
+
+// find runs seeds with a fault until one fails.
+func find(t *testing.T, overlay, profile string) string {
+	program := filepath.Join(t.TempDir(), "simulator.test")
+	if out, err := exec.CommandContext(t.Context(), "go", "test", "-c", "-overlay", overlay, "-o", program,
+		".").CombinedOutput(); err != nil {
+		return fmt.Sprintf("does not build: %s", out)
+	}
+	n := *seeds
+	if n == "" {
+		n = "500"
+	}
+	out, _ := exec.CommandContext(t.Context(), program, "-test.run", "^TestSimulate$", "-simulate.count", "-simulate.seeds", n,
+		"-simulate.plans", profile).CombinedOutput()
+	for line := range strings.Lines(string(out)) {
+		if strings.HasPrefix(line, "found") {
+			return strings.TrimSpace(line)
+		}
+	}
+	return "not found: " + strings.TrimSpace(string(out))
+}
+
+// random is what differs between two runs of a seed: directories, and the digests of
+// what names the store.
+var random = regexp.MustCompile(`maestro-simulator-[0-9]+|[0-9a-f]{32,64}|call [a-z2-7]{16}`)
+
+// TestSameSeedSameStory runs seeds twice: each call of a port comes at the same time in
+// the same process, with the same end.
+func TestSameSeedSameStory(t *testing.T) {
+	for seed := range chosen(t, len(profiles)) {
+		plan := newPlan(seed)
+		before, after := simulateTold(t, plan, true).Lines, simulateTold(t, plan, true).Lines
+		for i := range max(len(before), len(after)) {
+			if a, b := line(before, i), line(after, i); a != b {
+				t.Errorf("seed %d: the runs differ in line %d:\n%s\n%s", seed, i, a, b)
+				break
+			}
+		}
+	}
+}
+
+// line is a line of a story without what is random in it.
+func line(lines []string, i int) string {
+	if i >= len(lines) {
+		return "(the end)"
+	}
+	return random.ReplaceAllString(lines[i], "…")
 }

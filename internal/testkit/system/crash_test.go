@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -146,32 +147,6 @@ func TestKilledCommandsChangeNothing(t *testing.T) {
 	w.sound(s)
 }
 
-// TestStoppedWorkerHandsOver stops a worker in the middle of an attempt: another
-// takes over at once, and no attempt is used.
-func TestStoppedWorkerHandsOver(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	teamFile := w.withHoldingAgent()
-	worker := w.startWorker()
-	w.hold("design")
-	w.must("run", teamFile, "hand over", "--session", "drain")
-	agent := w.held("drain", "design")
-	worker.signal(syscall.SIGTERM)
-	<-worker.done
-	require.Zero(t, worker.cmd.ProcessState.ExitCode(), worker.output.String())
-	require.Regexp(t, `msg="round handed over to another worker" [^\n]*session=drain [^\n]*phase=design`, worker.output.String())
-	require.Contains(t, worker.output.String(), "worker has drained")
-	require.Error(t, syscall.Kill(agent, 0), "the agent is gone before its worker")
-	w.release("design")
-	w.startWorker()
-	s := w.completes("drain")
-	require.Equal(t, 2, w.executed("drain")["design"])
-	require.Equal(t, 1, s.Phases[1].Assignments[0].Attempts)
-	require.Zero(t, s.Phases[1].Assignments[0].LostWorkers)
-	require.Empty(t, w.agents())
-	w.must("checkpoints", "verify", "--all")
-}
-
 func TestCancelledSessionLeavesNoProcess(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -185,4 +160,125 @@ func TestCancelledSessionLeavesNoProcess(t *testing.T) {
 	require.Equal(t, session.WasCancelled, s.Status)
 	require.Error(t, syscall.Kill(agent, 0), "the agent is gone before the session is over")
 	require.Equal(t, session.Completed, s.Phases[0].Status)
+}
+
+// startFragile starts a worker that dies where the failpoint says.
+func (w *world) startFragile(failpoint string) *process {
+	w.t.Helper()
+	return w.serves(w.startWith([]string{"MAESTRO_FAILPOINT=" + failpoint}, filepath.Join(programs, fragileWorker), "--drain", "1s"))
+}
+
+// TestWorkerKilledBetweenTwoLines kills a worker at the points where a crash
+// could do most harm to what is on disk, and lets another one finish. The simulator has the others.
+func TestWorkerKilledBetweenTwoLines(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ session, failpoint string }{
+		{"call-booked", "call booked@1"},
+		{"checkpoint-not-mirrored", "checkpoint stored, not mirrored@3"},
+		{"half-an-assignments-blob", "/blobs/@6"},
+		{"layers-filled", "layers: filled@2"},
+		{"layers-published", "layers: published@1"},
+	} {
+		t.Run(c.session, func(t *testing.T) {
+			t.Parallel()
+			if strings.HasPrefix(c.session, "layers") {
+				permitsRooms(t)
+			}
+			w := newWorld(t)
+			teamFile := w.withHoldingAgent()
+			worker := w.startFragile(c.failpoint)
+			w.start(filepath.Join(programs, "maestro"), "run", teamFile, "survive", "--session", c.session)
+			w.dies(worker)
+			require.Contains(t, worker.output.String(), "failpoint: ")
+			w.startWorker()
+			s := w.completes(c.session)
+			w.sound(s)
+		})
+	}
+}
+
+const tookUp = "retried activities that a crash had interrupted"
+
+// TestNobodyTakesUpTheWorkOfTheLiving starts workers beside one that is frozen
+// and one that is at work: only the dead one's work is taken up.
+func TestNobodyTakesUpTheWorkOfTheLiving(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	teamFile := w.withHoldingAgent()
+	w.concurrency(1) // so that each worker has one session
+	w.hold("design")
+	var workers []*process
+	agents := map[string]int{}
+	for _, sessionID := range []string{"frozen", "dead", "at-work"} {
+		workers = append(workers, w.startWorker())
+		w.must("run", teamFile, "mine", "--session", sessionID)
+		agents[sessionID] = w.held(sessionID, "design")
+	}
+	workers[0].signal(syscall.SIGSTOP)
+	workers[1].kill()
+	again := w.startWorker()
+	require.Equal(t, 1, strings.Count(again.output.String(), tookUp))
+	require.Contains(t, again.output.String(), "activities=1\n")
+	w.eventually("the dead one's work goes on", func() bool { return w.held("dead", "design") != agents["dead"] })
+	for _, sessionID := range []string{"frozen", "at-work"} {
+		require.Equal(t, 1, w.executed(sessionID)["design"], sessionID)
+		require.NoError(t, syscall.Kill(agents[sessionID], 0), sessionID)
+	}
+	workers[0].signal(syscall.SIGCONT)
+	w.release("design")
+	var ended []session.Status
+	for sessionID := range agents {
+		ended = append(ended, w.ends(sessionID))
+	}
+	for _, s := range ended {
+		require.Equal(t, session.Completed, s.Status, "%+v", s)
+		w.sound(s)
+	}
+}
+
+// sound holds what a crash has left against what is promised: every execution
+// is either the one that counts or was cut off with its worker (which may also have been lost after its end), no attempt was
+// used up, no process works on, and all that is stored verifies.
+func (w *world) sound(s session.Status) {
+	w.t.Helper()
+	executed := w.executed(s.Session)
+	for _, p := range s.Phases {
+		for _, a := range p.Assignments {
+			require.Equal(w.t, 1, a.Attempts, "%s/%s used up no attempt", p.Name, a.Persona)
+			require.Equal(w.t, 1, a.Rounds, "%s/%s", p.Name, a.Persona)
+			require.GreaterOrEqual(w.t, executed[p.Name], 1, "%s/%s: executions", p.Name, a.Persona)
+			require.LessOrEqual(w.t, executed[p.Name], 1+a.LostWorkers, "%s/%s: executions", p.Name, a.Persona)
+		}
+	}
+	require.Empty(w.t, w.agents())
+	w.must("checkpoints", "verify", "--all")
+}
+
+// processes are those of the host: their command lines, by process id.
+func processes() map[int]string {
+	found := map[int]string{}
+	for _, p := range proctree.All() {
+		if command, err := os.ReadFile(filepath.Join(p.Dir(), "cmdline")); err == nil && len(command) > 0 {
+			found[p.PID] = strings.TrimSpace(strings.ReplaceAll(string(command), "\x00", " "))
+		}
+	}
+	return found
+}
+
+// agents lists the processes at work in the store's directories, with what watches them: their
+// working directory lies there or, in a room, a directory that is mounted there.
+func (w *world) agents() (found []string) {
+	w.t.Helper()
+	state, err := filepath.EvalSymlinks(w.state)
+	require.NoError(w.t, err)
+	for pid, command := range processes() {
+		of := filepath.Join("/proc", strconv.Itoa(pid))
+		dir, _ := os.Readlink(filepath.Join(of, "cwd"))
+		mounted, _ := os.ReadFile(filepath.Join(of, "mountinfo"))
+		if strings.HasPrefix(dir, state) ||
+			strings.Contains(string(mounted), filepath.Join(filepath.Base(filepath.Dir(w.dir)), filepath.Base(w.dir), "state")+"/") {
+			found = append(found, strconv.Itoa(pid)+" "+command)
+		}
+	}
+	return found
 }

@@ -3,18 +3,24 @@
 package system
 
 import (
-	"bytes"
 	"fmt"
-	"io"
 	"net/http"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/core/spec"
+	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/store/state/statetest"
+	"github.com/maestro-hive/maestro/internal/testkit/clitest"
 	"github.com/maestro-hive/maestro/internal/testkit/proctest"
+	"github.com/maestro-hive/maestro/internal/testkit/webtest"
 )
 
 // dashboard is a server, a worker and `maestro serve`, all of which a test may kill.
@@ -22,16 +28,14 @@ type dashboard struct {
 	*world
 	at     string
 	server *process
-	// flags are those of `maestro serve` besides its address.
-	flags []string
 }
 
-func newDashboard(t *testing.T, agents string, flags ...string) *dashboard {
+func newDashboard(t *testing.T, agents string) *dashboard {
 	t.Helper()
 	w := newWorldAlone(t)
 	w.write("agents.yaml", agents)
 	w.startWorker()
-	d := &dashboard{world: w, at: "127.0.0.1:" + proctest.FreePort(t), flags: flags}
+	d := &dashboard{world: w, at: "127.0.0.1:" + proctest.FreePort(t)}
 	d.serve()
 	return d
 }
@@ -39,7 +43,7 @@ func newDashboard(t *testing.T, agents string, flags ...string) *dashboard {
 // serve starts `maestro serve`, or starts it again.
 func (d *dashboard) serve() {
 	d.t.Helper()
-	d.server = d.start(filepath.Join(programs, "maestro"), append([]string{"serve", "--listen", d.at}, d.flags...)...)
+	d.server = d.start(filepath.Join(programs, "maestro"), "serve", "--listen", d.at)
 	d.eventually("the dashboard is served", func() bool { return strings.Contains(d.server.output.String(), "sign in") })
 }
 
@@ -53,33 +57,6 @@ func (d *dashboard) signIn() *browser {
 	return b
 }
 
-// call calls the API with a token.
-func (d *dashboard) call(token, method, path, body string) (status int, answer string) {
-	d.t.Helper()
-	r, err := http.NewRequestWithContext(d.t.Context(), method, "http://"+d.at+"/api/v1"+path, bytes.NewBufferString(body))
-	require.NoError(d.t, err)
-	r.Header.Set("Authorization", "Bearer "+token)
-	r.Header.Set("Content-Type", "application/json")
-	got, err := http.DefaultClient.Do(r)
-	require.NoError(d.t, err)
-	defer got.Body.Close()
-	data, err := io.ReadAll(got.Body)
-	require.NoError(d.t, err)
-	return got.StatusCode, string(data)
-}
-
-// token creates a token of a role.
-func (d *dashboard) token(role string) string {
-	d.t.Helper()
-	for _, word := range strings.Fields(d.must("token", "create", "of-"+role, "--role", role)) {
-		if strings.HasPrefix(word, "maestro_") {
-			return word
-		}
-	}
-	require.Fail(d.t, "no token was printed")
-	return ""
-}
-
 // builders is a team of one who needs help once, and whose work is approved.
 const builders = `version: 1
 name: builders
@@ -89,40 +66,7 @@ retry: {attempts: 2, initial: 1s, rounds: 1}
 help: {mode: ask}
 `
 
-// TestASessionIsAnsweredInTheDashboard has a person who has nothing but a browser find a
-// session that waits for help, say what to do, read the changes, and approve them.
-func TestASessionIsAnsweredInTheDashboard(t *testing.T) {
-	t.Parallel()
-	d := newDashboard(t, stuckAgent)
-	d.must("run", d.write("team.yaml", builders), "A <b>web</b> server", "--session", "web-1")
-	b := d.signIn()
-	b.reads(":is(article.request, .request-row)", "build/builder needs help")
-	b.reads(":is(article.request, .request-row)", `cannot *listen* on <port> 8080: "in use" --by another`)
-	b.enter(":is(article.request, .request-row) textarea", "use port 9090 instead")
-	b.click(":is(article.request, .request-row) button", "Retry")
-	b.reads(":is(article.request, .request-row)", "build needs approval") // without loading the page again
-
-	other := d.signIn()
-	other.click(":is(article.request, .request-row) a", "Review the changes")
-	other.reads("main", "work.txt")
-	other.reads("main", "use port 9090 instead")
-
-	b.click(":is(article.request, .request-row) a", "Review the changes")
-	b.enter(":is(article.request, .request-row) textarea", "Agreed.")
-	b.click(":is(article.request, .request-row) button", "Approve")
-	d.completes("web-1")
-	other.until("the request is gone from the other browser",
-		func() (bool, error) { return other.shown(":is(article.request, .request-row)") == "", nil })
-	b.visit("http://" + d.at + "/sessions/web-1")
-	b.reads("main", "Completed")
-	log := d.must("audit", "--session", "web-1")
-	require.Regexp(t, `link .*request\.approve .* done`, log)
-	require.Regexp(t, `cli .*session\.start .* done`, log)
-	require.Regexp(t, `link .*request\.retry .* done`, log)
-}
-
-// TestTheDashboardOutlivesItsServers has a browser follow a session over kills of all servers, and two
-// programs answer its request at once.
+// TestTheDashboardOutlivesItsServers has a browser follow a session over kills of all servers.
 func TestTheDashboardOutlivesItsServers(t *testing.T) {
 	t.Parallel()
 	d := newDashboard(t, stuckAgent)
@@ -137,29 +81,170 @@ func TestTheDashboardOutlivesItsServers(t *testing.T) {
 	d.world.server.kill()
 	d.startServer()
 	d.serve()
-	operator, approver := d.token("operator"), d.token("approver")
 	d.eventually("Temporal is reached again", func() bool {
-		status, _ := d.call(operator, http.MethodGet, "/sessions/web-1/requests", "")
-		return status == http.StatusOK
+		a := d.maestro("resolve", "web-1", "retry", "--note", "use port 9090 instead")
+		return a.code == 0 || strings.Contains(a.stderr, "is not open") // whose first answer was lost
 	})
-	_, open := d.call(operator, http.MethodGet, "/requests", "")
-	require.Contains(t, open, `"id":"build.builder.1"`)
-	status, answer := d.call(approver, http.MethodPost, "/sessions/web-1/requests/build.builder.1/answer", `{"action":"retry"}`)
-	require.Equal(t, http.StatusForbidden, status, answer)
-
-	statuses := make([]int, 2)
-	var both sync.WaitGroup
-	for i := range statuses {
-		both.Go(func() {
-			statuses[i], _ = d.call(operator, http.MethodPost, "/sessions/web-1/requests/build.builder.1/answer",
-				fmt.Sprintf(`{"action":"retry","note":"use port 9090 instead, says %d"}`, i))
-		})
-	}
-	both.Wait()
-	require.ElementsMatch(t, []int{http.StatusOK, http.StatusConflict}, statuses, "the second of two answers is a conflict")
 	b.reads("main", "build needs approval") // the page has found the new server by itself
-	status, answer = d.call(approver, http.MethodPost, "/sessions/web-1/requests/build.approval.1/answer", `{"action":"approve"}`)
-	require.Equal(t, http.StatusOK, status, answer)
+	d.must("approve", "web-1", "build")
 	d.completes("web-1")
 	b.reads("main", "Completed")
+}
+
+// hostileAgent writes markup, control characters and marks of direction wherever an agent can write,
+// and nine megabytes of them to its output. It fails until a person has told it how.
+const hostileAgent = `version: 1
+agents:
+  coder:
+    kind: command
+    argv:
+      - /bin/bash
+      - -c
+      - |
+        evil=$'<script>window.taken=1</script><img src=x onerror="window.taken=1">[click](javascript:window.taken=1) \e[31m\u202egnp.exe\u0007'
+        cat > brief.json
+        yes "$evil" | head -c 9000000
+        echo "the Needle"
+        if ! grep -q 'carry on' brief.json; then
+          echo "failed: $evil" >&2
+          exit 1
+        fi
+        rm brief.json
+        mkdir -p '<img src=x onerror=window.taken=1>'
+        echo "$evil" > '<img src=x onerror=window.taken=1>/page.html'
+        echo "$evil" > 'work.md'
+        python3 - "$evil" > $MAESTRO_RESULT <<'END'
+        import json, sys
+        e = sys.argv[1]
+        print(json.dumps({"summary": e, "decisions": {"d": e}, "usage": {"output_tokens": 5}}))
+        END
+`
+
+// TestAHostileAgentInTheDashboard has a person follow a session of a hostile agent through all pages,
+// in a store with 500 sessions.
+func TestAHostileAgentInTheDashboard(t *testing.T) {
+	t.Parallel()
+	d := newDashboard(t, hostileAgent)
+	d.fill(500)
+	team := strings.Replace(strings.Replace(builders, "attempts: 2", "attempts: 1", 1), "work.txt", "work.md", 1)
+	d.must("run", d.write("team.yaml", team), "A <script>window.taken=1</script> server", "--session", "web-1")
+	b := d.signIn()
+	b.reads(":is(article.request, .request-row)", "build/builder needs help")
+	b.reads(":is(article.request, .request-row)", "<script>window.taken=1</script>")
+	d.harmless(b, "/inbox", "/sessions/web-1", "/sessions/web-1/phases/build", "/sessions/web-1/phases/build/builder")
+	b.visit("http://" + d.at + "/inbox")
+	b.enter(":is(article.request, .request-row) textarea", "carry on")
+	b.click(":is(article.request, .request-row) button", "Retry")
+	b.reads(":is(article.request, .request-row)", "build needs approval")
+	d.harmless(b, "/inbox", "/sessions/web-1", "/sessions/web-1/phases/build",
+		"/sessions/web-1/phases/build/builder", "/sessions/web-1/checkpoints", "/history", "/operate", "/audit",
+		"/sessions/web-1/edit?phase=build&path=work.md")
+
+	d.must("approve", "web-1", "build")
+	d.completes("web-1")
+	d.harmless(b, "/sessions/web-1/phases/build/builder")
+	attempts, err := webtest.Evaluate[[]string](b.ctx,
+		`[...new Set([...document.querySelectorAll('main a[href*="/attempts/"]')].map(a => new URL(a.href).pathname))]`)
+	b.check(err, "find the attempts")
+	require.Len(t, attempts, 2)
+	attempt := d.harmless(b, attempts[0], attempts[1], attempts[1]+"?q=needle")
+	require.Contains(t, attempt, "the Needle")
+
+	b.visit("http://" + d.at + "/sessions")
+	b.reads("main", "web-1")
+	b.click("main a", "Older sessions")
+	b.until("the next page is shown", func() (bool, error) { return !strings.Contains(b.shown("main"), "web-1"), nil })
+	d.harmless(b, "/sessions?text=s499", "/sessions?status=completed&team=builders")
+}
+
+// fill has a number of sessions in the store.
+func (d *dashboard) fill(n int) {
+	d.t.Helper()
+	st, crew, started := d.open(), spec.Team{Name: "many", Phases: []spec.Phase{{Name: "design", Personas: []string{"ann"}}}},
+		time.Now().Add(-time.Hour)
+	for i := range n {
+		id := fmt.Sprintf("s%d", i)
+		statetest.Put(d.t, st.State, session.Key{Namespace: d.namespace, Session: id}, func(e *session.Execution) {
+			e.Status = session.NewStatus(id, crew)
+			e.Status.Status = session.Completed
+			e.StartedAt, e.Run = &started, 1
+		})
+	}
+}
+
+// harmless visits pages. Nothing of what an agent wrote has run, hides what is there, or makes a page
+// wider than a window. It returns what the last page shows.
+func (d *dashboard) harmless(b *browser, pages ...string) (shown string) {
+	d.t.Helper()
+	for _, page := range pages {
+		b.visit("http://" + d.at + page)
+		status, err := webtest.Evaluate[int](b.ctx, `performance.getEntriesByType("navigation")[0].responseStatus`)
+		b.check(err, page)
+		require.Equal(d.t, http.StatusOK, status, page)
+		taken, err := webtest.Evaluate[bool](b.ctx,
+			`window.taken !== undefined || document.querySelector("main script, main img[src=x], main a[href^='javascript']") !== null`)
+		b.check(err, page)
+		require.False(d.t, taken, page)
+		wide, err := webtest.Evaluate[bool](b.ctx, `document.documentElement.scrollWidth > innerWidth`)
+		b.check(err, page)
+		require.False(d.t, wide, "%s is wider than the window", page)
+		shown = b.shown("main")
+		require.False(d.t, strings.ContainsAny(shown, "\x1b\x07\u202e"), page)
+	}
+	return shown
+}
+
+// installedProvider installs the provider of sign-ins, and returns its directory.
+var installedProvider = sync.OnceValues(func() (string, error) {
+	bin, err := clitest.Install("testdata/oidc", "../oidc-provider")
+	return filepath.Join(bin, "../.."), err
+})
+
+// TestSignInByAProvider has people sign in at a real provider with a real browser, which comes
+// back from another site: one has a role, and signs out; one has none.
+func TestSignInByAProvider(t *testing.T) {
+	t.Parallel()
+	dir, err := installedProvider()
+	require.NoError(t, err)
+	w := emptyWorld(t)
+	w.address, w.namespace = "127.0.0.1:1", "default"
+	_, err = store.Create(w.state, store.Options{Clock: time.Now})
+	require.NoError(t, err)
+	at, port := "http://127.0.0.1:"+proctest.FreePort(t), proctest.FreePort(t)
+	issuer := "http://localhost:" + port
+	node, err := exec.LookPath("node")
+	require.NoError(t, err, "install Debian's packages nodejs and npm")
+	provider := w.start(node, filepath.Join(dir, "provider.mjs"), port, at+"/login/callback")
+	w.eventually("the provider answers", func() bool { return strings.Contains(provider.output.String(), "ready") })
+	w.variables = append(w.variables, "MAESTRO_OIDC_SECRET=a-secret-of-the-test")
+	server := w.start(filepath.Join(programs, "maestro"), "serve", "--listen", strings.TrimPrefix(at, "http://"),
+		"--oidc-issuer", issuer, "--oidc-client-id", "maestro", "--oidc-scope", "groups", "--oidc-group", "leads=approver",
+		"--oidc-group", "web=operator:web")
+	w.eventually("the server runs", func() bool { return strings.Contains(server.output.String(), "sign in") })
+
+	b := newBrowser(t)
+	signIn := func(login string) {
+		b.visit(at + "/")
+		b.click("a.button", "Sign in")
+		b.enter("input[name=login]", login)
+		b.enter("input[name=password]", "any")
+		b.click("button[type=submit]", "Sign-in")
+		b.click("button[type=submit]", "Continue")
+	}
+	signIn("ann.leads.web")
+	b.until("the person is signed in", func() (bool, error) {
+		page, err := webtest.Evaluate[string](b.ctx, "location.href + ' ' + document.title")
+		return strings.HasPrefix(page, at+"/") && !strings.Contains(page, "Sign in") && !strings.Contains(page, "callback"), err
+	})
+	b.click("footer button", "Sign out")
+	b.reads("main", "With a one-time link")
+	b.visit(at + "/sessions")
+	b.reads("main", "not signed in")
+	log := w.must("audit", "--actor", "ann.leads.web@example.org")
+	require.Regexp(t, `oidc +127\.0\.0\.1 +login +- +done`, log)
+
+	b = newBrowser(t)
+	signIn("bob.guests")
+	b.reads("main", "bob.guests@example.org is in no group that has a role here")
+	require.Contains(t, w.must("audit", "--action", "login"), "denied")
 }

@@ -1,9 +1,14 @@
 package system
 
 import (
+	"database/sql"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -11,6 +16,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/store/state"
+	"github.com/maestro-hive/maestro/internal/testkit/proctest"
+	"github.com/maestro-hive/maestro/worker/service"
 	"github.com/maestro-hive/maestro/worker/telemetry/telemetrytest"
 )
 
@@ -193,4 +201,269 @@ func TestADrainTellsWhatItWaitsForAndASecondSignalEndsIt(t *testing.T) {
 	w.startWorker()
 	w.release("requirements")
 	w.completes("s")
+}
+
+// servedWorker is a worker with health endpoints, and where they are.
+func (w *world) servedWorker(args ...string) (worker *process, port string) {
+	w.t.Helper()
+	worker = w.serves(w.start(filepath.Join(programs, "maestro-worker"), append([]string{"--drain", "1s", "--health-port", "0"},
+		args...)...))
+	found := regexp.MustCompile(`health is served.*:(\d+)"?[ ,]`).FindStringSubmatch(worker.output.String())
+	require.Len(w.t, found, 2, worker.output.String())
+	return worker, found[1]
+}
+
+// asks gets a path of a worker's endpoints; status 0 if nobody answers.
+func (w *world) asks(port, path string, into any) (status int) {
+	w.t.Helper()
+	answer, err := http.Get("http://127.0.0.1:" + port + path)
+	if err != nil {
+		return 0
+	}
+	defer answer.Body.Close()
+	if json.NewDecoder(answer.Body).Decode(into) != nil {
+		return 0
+	}
+	return answer.StatusCode
+}
+
+// isReady waits until a worker says that it is ready, or why it is not: its status, and the checks
+// that fail.
+func (w *world) isReady(port, status string, failed ...string) service.Readiness {
+	w.t.Helper()
+	var r service.Readiness
+	w.eventually("the worker is "+status, func() bool {
+		r = service.Readiness{}
+		ready := w.asks(port, service.ReadyPath, &r) == http.StatusOK
+		var checks []string
+		for _, f := range r.Failed {
+			checks = append(checks, f.Check)
+		}
+		return r.Status == status && ready == (status == "ready") && slices.Equal(checks, failed)
+	})
+	return r
+}
+
+func TestAWorkerSaysHowItIsThroughItsLife(t *testing.T) {
+	t.Parallel()
+	w := newWorldAlone(t)
+	teamFile := w.withHoldingAgent()
+	worker, port := w.servedWorker("--drain", "10m")
+	var h service.Health
+	require.Equal(t, http.StatusOK, w.asks(port, service.HealthPath, &h))
+	require.Equal(t, "ok", h.Status)
+	require.NotEmpty(t, h.Version)
+	require.True(t, strings.HasPrefix(h.Identity, "maestro-"+h.Store+"@"), "%+v", h)
+	require.NotZero(t, h.Since)
+
+	is := func(status string, failed ...string) service.Readiness {
+		t.Helper()
+		r := w.isReady(port, status, failed...)
+		require.Equal(t, http.StatusOK, w.asks(port, service.HealthPath, &h), "it is alive all the time: %+v", h)
+		return r
+	}
+	is("ready")
+	w.eventually("the command finds it so", func() bool { return w.maestro("worker", "health", "--health-port", port).code == 0 })
+
+	w.server.kill()
+	r := is("not ready", "temporal")
+	require.Contains(t, r.Failed[0].Remedy, w.address)
+	got := w.maestro("worker", "health", "--health-port", port)
+	require.Equal(t, 1, got.code)
+	require.Contains(t, got.stderr, `"check":"temporal"`)
+	w.startServer()
+	is("ready")
+
+	other, err := sql.Open("sqlite", filepath.Join(w.state, state.FileName))
+	require.NoError(t, err)
+	other.SetMaxOpenConns(1)
+	_, err = other.ExecContext(t.Context(), "begin immediate") // others cannot write
+	require.NoError(t, err)
+	r = is("not ready", "store")
+	require.Contains(t, r.Failed[0].Remedy, w.state)
+	_, err = other.ExecContext(t.Context(), "rollback")
+	require.NoError(t, errors.Join(err, other.Close()))
+	is("ready")
+
+	w.hold("requirements")
+	w.must("run", teamFile, "drain", "--session", "s")
+	w.held("s", "requirements")
+	worker.signal(syscall.SIGTERM)
+	is("draining", "polling")
+	w.release("requirements")
+	w.dies(worker)
+	require.Zero(t, worker.cmd.ProcessState.ExitCode(), worker.output.String())
+	got = w.maestro("worker", "health", "--health-port", port)
+	require.Equal(t, 1, got.code)
+	require.Contains(t, got.stderr, "does not answer")
+
+	w.startWorker()
+	w.completes("s")
+}
+
+func TestMetricsAndHealthShareAListener(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.withHoldingAgent()
+	port := proctest.FreePort(t)
+	w.variables = []string{"MAESTRO_HEALTH_PORT=" + port}
+	worker := w.serves(w.start(filepath.Join(programs, "maestro-worker"), "--metrics-address", "127.0.0.1:"+port))
+	require.Equal(t, "http://127.0.0.1:"+port+"/metrics", metricsURL(t, worker))
+	w.isReady(port, "ready")
+	answer, err := http.Get(metricsURL(t, worker))
+	require.NoError(t, err)
+	require.NoError(t, answer.Body.Close())
+	require.Equal(t, http.StatusOK, answer.StatusCode)
+	w.eventually("the command finds it ready, by the variable", func() bool { return w.maestro("worker", "health").code == 0 })
+
+	for says, flag := range map[string]string{
+		"cannot listen on port " + port + " for health checks; choose another --health-port": "--health-port=" + port,
+		"choose another --metrics-address":                                                   "--metrics-address=127.0.0.1:" + port,
+	} {
+		other := w.start(filepath.Join(programs, "maestro-worker"), "--health-port=0", flag)
+		w.dies(other)
+		require.Equal(t, 1, other.cmd.ProcessState.ExitCode())
+		require.Contains(t, other.output.String(), says)
+	}
+}
+
+func TestHealthNeedsAPort(t *testing.T) {
+	t.Parallel()
+	w := emptyWorld(t)
+	w.address, w.namespace = "127.0.0.1:1", "default"
+	for _, args := range [][]string{
+		{"worker", "health"},
+		{"worker", "health", "--health-port", "x"},
+		{"worker", "--health-port", "70000"},
+	} {
+		got := w.maestro(args...)
+		require.Equal(t, 2, got.code, "%v: %s", args, got.stderr)
+		require.Contains(t, got.stderr, "port")
+	}
+}
+
+// talkativeAgent fails its first attempt with words and a secret in its error,
+// then waits while its phase is held.
+const talkativeAgent = `#!/bin/sh
+brief=$(cat)
+phase=$(echo "$brief" | sed 's/.*"phase":"\([a-z]*\)".*/\1/')
+usage='"usage":{"input_tokens":100,"cache_read_tokens":20,"output_tokens":7,"cost_usd":0.5}'
+if echo "$brief" | grep -q '"attempt":1'; then
+	echo "{\"error\":{\"category\":\"invalid_output\",\"message\":\"peculiar words, and $SOME_TOKEN\",\"retryable\":true},$usage}" > "$MAESTRO_RESULT"
+	exit 1
+fi
+echo here > "$1/at-$phase"
+while [ -f "$1/hold-$phase" ]; do sleep 0.05; done
+echo "{\"summary\":\"peculiar summary\",$usage}" > "$MAESTRO_RESULT"
+`
+
+const secretToken = "s3cr3t-of-the-worker"
+
+// traced is a world whose programs export to a collector.
+func traced(t *testing.T) (*world, *telemetrytest.Receiver) {
+	t.Helper()
+	r := telemetrytest.Receive(t)
+	w := newWorld(t)
+	w.variables = []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + r.URL, "OTEL_METRIC_EXPORT_INTERVAL=500", "SOME_TOKEN=" + secretToken}
+	script := w.write("talkative.sh", talkativeAgent)
+	w.write("agents.yaml", fmt.Sprintf("version: 1\n%s\nsecrets: [SOME_TOKEN]\nagents:\n  coder: {kind: command, argv: [%s, %s], "+
+		"env: [SOME_TOKEN]}\n",
+		w.mounts(), script, w.ledger("")))
+	return w, r
+}
+
+const twoPhases = `version: 1
+name: web
+personas:
+  dev: {role: Developer, agent: coder, instructions: unmistakable instructions}
+phases:
+  - {name: build, personas: [dev]}
+  - {name: test, personas: [dev]}
+retry: {initial: 10ms}
+`
+
+// TestASessionIsOneTraceOverTheWorkersThatItHad starts a session with one worker
+// and ends it with another, which replays the history of the first.
+func TestASessionIsOneTraceOverTheWorkersThatItHad(t *testing.T) {
+	t.Parallel()
+	w, r := traced(t)
+	teamFile := w.write("team.yaml", twoPhases)
+	w.hold("test")
+	first := w.startWorker()
+	w.must("run", teamFile, "an unmistakable requirement", "--session", "traced")
+	w.eventually("the second phase is at work", func() bool {
+		return len(r.Named("invoke_agent coder")) > 0 && w.exists("at-test")
+	})
+	first.signal(syscall.SIGTERM)
+	w.dies(first)
+	require.Zero(t, first.cmd.ProcessState.ExitCode(), first.output.String())
+	require.Regexp(t, `msg="round handed over to another worker" [^\n]*session=traced [^\n]*phase=test`, first.output.String())
+	require.Empty(t, w.agents(), "the agent is gone before its worker")
+	second := w.startWorker()
+	w.release("test")
+	test := w.completes("traced").Phases[1].Assignments[0]
+	require.Equal(t, 2, test.Attempts, "handing over uses up none")
+	require.Zero(t, test.LostWorkers)
+	second.signal(syscall.SIGTERM)
+	w.dies(second)
+
+	roots := r.Named("StartWorkflow:team-session")
+	require.Len(t, roots, 1)
+	require.Equal(t, "maestro", roots[0].Service, "the command began it")
+	sess := r.Named("RunWorkflow:team-session")
+	require.Len(t, sess, 1, "a replay is no second session")
+	require.Equal(t, roots[0].SpanId, sess[0].ParentSpanId)
+	require.Equal(t, "maestro-worker", sess[0].Service)
+
+	ids := map[string]bool{}
+	for _, span := range r.Spans() {
+		if span.Trace() != roots[0].Trace() {
+			continue
+		}
+		require.False(t, ids[string(span.SpanId)], "%s is there twice", span.Name)
+		ids[string(span.SpanId)] = true
+	}
+	for _, span := range r.Spans() {
+		if span.Trace() == roots[0].Trace() && len(span.ParentSpanId) > 0 {
+			require.True(t, ids[string(span.ParentSpanId)], "the parent of %s is missing", span.Name)
+		}
+	}
+	requireAttempts(t, r, roots[0].Trace())
+	for _, body := range r.Bodies() {
+		for _, word := range []string{"unmistakable", "peculiar", secretToken} {
+			require.NotContains(t, string(body), word)
+		}
+	}
+	for _, metric := range []string{"gen_ai.client.token.usage", "maestro.attempts", "maestro.worker.polling", "temporal_request"} {
+		require.True(t, r.Metric(metric), metric)
+	}
+}
+
+// requireAttempts looks for what the trace says of attempts and of what they paid.
+func requireAttempts(t *testing.T, r *telemetrytest.Receiver, trace string) {
+	t.Helper()
+	calls := r.Named("invoke_agent coder")
+	require.NotEmpty(t, calls)
+	for _, call := range calls {
+		require.Equal(t, trace, call.Trace())
+		require.Equal(t, "traced", call.Text("gen_ai.conversation.id"))
+		require.Equal(t, "coder", call.Text("gen_ai.agent.name"))
+		if call.Text("error.type") == "cancelled" {
+			continue // handed over by the first worker
+		}
+		require.EqualValues(t, 120, call.Int("gen_ai.usage.input_tokens"))
+		require.EqualValues(t, 20, call.Int("gen_ai.usage.cache_read.input_tokens"))
+		require.EqualValues(t, 7, call.Int("gen_ai.usage.output_tokens"))
+	}
+	var ended []string
+	for _, phase := range []string{"build", "test"} {
+		for _, attempt := range r.Named("attempt " + phase + "/dev") {
+			require.Equal(t, trace, attempt.Trace())
+			require.Equal(t, phase, attempt.Text("maestro.phase"))
+			ended = append(ended, fmt.Sprintf("%s %d %s", phase, attempt.Int("maestro.attempt"), attempt.Text("error.type")))
+		}
+	}
+	for _, want := range []string{"build 1 invalid_output", "build 2 ", "test 1 invalid_output", "test 2 "} {
+		require.True(t, slices.Contains(ended, want), "%q is not among %q", want, ended)
+	}
 }

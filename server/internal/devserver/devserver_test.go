@@ -18,18 +18,6 @@ import (
 	"go.temporal.io/server/common/log/tag"
 )
 
-func TestStartReportsAllFaultsTogether(t *testing.T) {
-	t.Parallel()
-	_, err := Start(t.Context(), Options{
-		IP:         "300.1.1.1",
-		Port:       70000,
-		Namespaces: []string{"", "temporal-system"},
-	})
-	for _, want := range []string{"300.1.1.1", "70000", `namespace ""`, `"temporal-system"`} {
-		require.ErrorContains(t, err, want)
-	}
-}
-
 func TestStartGivesUpWithItsContext(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -100,30 +88,6 @@ func TestParseSetting(t *testing.T) {
 	}
 }
 
-func TestDefaultSettingsAreTemporals(t *testing.T) {
-	t.Parallel()
-	for key, value := range defaultSettings() {
-		if duration, ok := value.(time.Duration); ok {
-			value = duration.String()
-		}
-		_, err := ParseSetting(key.String() + "=" + quote(value))
-		require.NoError(t, err, key)
-	}
-}
-
-func quote(value any) string {
-	switch value := value.(type) {
-	case string:
-		return strconv.Quote(value)
-	case int:
-		return strconv.Itoa(value)
-	case bool:
-		return strconv.FormatBool(value)
-	default:
-		return "null"
-	}
-}
-
 func TestPorts(t *testing.T) {
 	t.Parallel()
 	port, err := freePort(t.Context(), internalIP)
@@ -162,14 +126,4 @@ func TestFatalErrorsReachTheProgram(t *testing.T) {
 	log.With(base, tag.NewStringTag("service", "history")).Fatal("Failed to listen", tag.Error(cause))
 	require.ErrorIs(t, got, cause)
 	require.EqualError(t, got, "Failed to listen: address in use")
-}
-
-func TestReachable(t *testing.T) {
-	t.Parallel()
-	for ip, want := range map[string]string{"0.0.0.0": "127.0.0.1", "::": "::1", "10.1.2.3": "10.1.2.3"} {
-		require.Equal(t, want, reachable(ip))
-	}
-	o, err := Options{IP: "localhost"}.withDefaults()
-	require.NoError(t, err)
-	require.True(t, net.ParseIP(o.IP).IsLoopback())
 }

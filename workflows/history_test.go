@@ -4,50 +4,114 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
 
 	"github.com/maestro-hive/maestro/activities"
 	"github.com/maestro-hive/maestro/internal/core/failures"
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
+	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/store/cas"
+	"github.com/maestro-hive/maestro/internal/testkit/proctest"
+	"github.com/maestro-hive/maestro/workflows"
 )
 
-// blobs keeps blobs in memory.
-type blobs struct {
-	activities.Files
-	mu  sync.Mutex
-	all map[spec.Digest][]byte
+// TestPhasesArePublishedEveryTenSeconds, and a change of the status at once: fast phases pay
+// nothing for search attributes, and slow ones show.
+func TestPhasesArePublishedEveryTenSeconds(t *testing.T) {
+	t.Parallel()
+	for name, expected := range map[string]struct {
+		work      map[string]time.Duration
+		published []string
+	}{
+		"fast": {
+			map[string]time.Duration{"one": time.Second, "two": time.Second, "three": time.Second},
+			[]string{"0s running [one]", "3s completed []"},
+		},
+		"then slow": {
+			map[string]time.Duration{"one": 2 * time.Second, "two": 3 * time.Second, "three": time.Hour},
+			[]string{"0s running [one]", "10s running [three]", "1h0m5s completed []"},
+		},
+		"slow": {
+			map[string]time.Duration{"one": time.Hour, "two": time.Hour, "three": time.Hour},
+			[]string{"0s running [one]", "1h0m0s running [two]", "2h0m0s running [three]", "3h0m0s completed []"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := &stage{team: newTeam(phase("one", "a"), phase("two", "b"), phase("three", "c")), attributes: true}
+			var published []string
+			env := s.playFrom(t, workflows.SessionInput{
+				Version: workflows.LogicVersion,
+				Start:   session.Start{Store: "s", Workspace: "input-root"},
+			}, func(env *testsuite.TestWorkflowEnvironment) {
+				began := env.Now()
+				for phase, d := range expected.work {
+					env.OnActivity(string(activities.RoundName), mock.Anything,
+						mock.MatchedBy(func(in activities.RoundInput) bool { return in.Phase == phase })).
+						After(d).Return(s.run)
+				}
+				env.OnUpsertTypedSearchAttributes(mock.Anything).Run(func(args mock.Arguments) {
+					set := args.Get(0).(temporal.SearchAttributes)
+					state, _ := set.GetKeyword(workflows.AttributeStatus)
+					phases, _ := set.GetKeywordList(workflows.AttributePhase)
+					published = append(published, fmt.Sprint(env.Now().Sub(began).Round(time.Second), " ", state, " ", phases))
+				}).Return(nil)
+			})
+			require.NoError(t, env.GetWorkflowError())
+			require.Equal(t, expected.published, published)
+		})
+	}
 }
 
-func (b *blobs) PutBlob(_ context.Context, data []byte) (spec.Digest, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	name := cas.DigestOf(data)
-	b.all[name] = data
-	return name, nil
-}
-
-func (b *blobs) Blob(_ context.Context, name spec.Digest) ([]byte, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.all[name], nil
+// TestManyOpenPhasesFitIntoTheirAttribute: Temporal terminates a session with one of more than 2,048 bytes.
+func TestManyOpenPhasesFitIntoTheirAttribute(t *testing.T) {
+	t.Parallel()
+	var wide []spec.Phase
+	for i := range 45 {
+		wide = append(wide, spec.Phase{
+			Name: fmt.Sprintf("p%02d%s", i, strings.Repeat("x", 60)), Needs: []string{},
+			Personas: []string{"a"},
+		})
+	}
+	s := &stage{team: newTeam(wide...), attributes: true}
+	most := 0
+	env := s.playFrom(t, workflows.SessionInput{
+		Version: workflows.LogicVersion,
+		Start:   session.Start{Store: "s", Workspace: "input-root"},
+	}, func(env *testsuite.TestWorkflowEnvironment) {
+		env.OnUpsertTypedSearchAttributes(mock.Anything).Run(func(args mock.Arguments) {
+			phases, _ := args.Get(0).(temporal.SearchAttributes).GetKeywordList(workflows.AttributePhase)
+			list, err := json.Marshal(phases)
+			require.NoError(t, err)
+			most = max(most, len(list))
+		}).Return(nil)
+	})
+	require.NoError(t, env.GetWorkflowError())
+	require.Greater(t, most, 1500)
+	require.LessOrEqual(t, most, 2048)
 }
 
 // limit is what no payload may exceed.
 const limit = 1500 * 1000
 
-// register has a session store its large values.
-func (b *blobs) register(t *testing.T) func(*testsuite.TestWorkflowEnvironment) {
-	return func(env *testsuite.TestWorkflowEnvironment) {
-		boundaries := &activities.Boundaries{Files: b}
+// large is where a session stores its large values.
+func large(t *testing.T) (files *cas.Store, register func(*testsuite.TestWorkflowEnvironment)) {
+	t.Helper()
+	st, err := store.Create(filepath.Join(t.TempDir(), "state"), store.Options{Clock: time.Now})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, st.Close()) })
+	return st.Content, func(env *testsuite.TestWorkflowEnvironment) {
+		boundaries := &activities.Boundaries{Files: st.Content}
 		env.RegisterActivityWithOptions(boundaries.StoreValue, activity.RegisterOptions{Name: string(activities.StoreValueName)})
 		env.RegisterActivityWithOptions(func(ctx context.Context, in activities.ReadValueInput) ([]byte, error) {
 			part, err := boundaries.ReadValue(ctx, in)
@@ -61,7 +125,7 @@ func (b *blobs) register(t *testing.T) func(*testsuite.TestWorkflowEnvironment) 
 // admitted with its earlier work, waits for people and continues as new. No payload comes near Temporal's limit of 2 MB.
 func TestStateThatIsTooLargeForAPayload(t *testing.T) {
 	t.Parallel()
-	tm, files := patient(), &blobs{all: map[spec.Digest][]byte{}}
+	tm := patient()
 	s := &stage{}
 	for p := range 5 {
 		var personas []string
@@ -92,7 +156,7 @@ func TestStateThatIsTooLargeForAPayload(t *testing.T) {
 		require.Less(t, len(data), limit)
 		return session.RoundResult{}, failedRound(failures.Auth, strings.Repeat("m", session.MaxMessage))
 	}
-	stored := files.register(t)
+	files, stored := large(t)
 	first := s.play(t, stored, func(env *testsuite.TestWorkflowEnvironment) {
 		env.RegisterActivityWithOptions(func(ctx context.Context, in activities.AdmitInput) (activities.Admission, error) {
 			admission, err := s.admit(ctx, in)
@@ -136,7 +200,7 @@ func TestWorkOfAPhaseThatIsTooLargeForAPayload(t *testing.T) {
 			}
 			p := phase("build", personas...)
 			p.Order = order
-			files := &blobs{all: map[spec.Digest][]byte{}}
+			files, register := large(t)
 			fits := func(in any) {
 				data, err := json.Marshal(in)
 				require.NoError(t, err)
@@ -158,13 +222,43 @@ func TestWorkOfAPhaseThatIsTooLargeForAPayload(t *testing.T) {
 				merged = in.Assignments
 				return activities.MergeResult{Tree: "merged"}
 			}
-			env := s.play(t, files.register(t))
+			env := s.play(t, register)
 			require.NoError(t, env.GetWorkflowError())
 			require.Equal(t, session.Completed, status(t, env).Status)
 			require.Empty(t, merged.List)
 			var stored activities.PhaseWork
-			require.NoError(t, json.Unmarshal(files.all[merged.Large.Blob], &stored))
+			data, err := files.Blob(t.Context(), merged.Large.Blob)
+			require.NoError(t, err)
+			require.NoError(t, json.Unmarshal(data, &stored))
 			require.Len(t, stored.List, len(personas))
 		})
 	}
+}
+
+// TestAStepThatAWorkerCancelsIsDoneAgain: a worker that stops cancels its local
+// activities, which nobody has asked for.
+func TestAStepThatAWorkerCancelsIsDoneAgain(t *testing.T) {
+	t.Parallel()
+	s := &stage{team: newTeam(phase("build", "a"), phase("test", "b"))}
+	tries := 0
+	s.advancing = func() error {
+		if tries++; tries == 1 {
+			return temporal.NewCanceledError()
+		}
+		return nil
+	}
+	env := s.play(t)
+	require.NoError(t, env.GetWorkflowError())
+	require.Len(t, s.advanced, 2)
+}
+
+// TestNoticesThatAreNotDeliveredAreLogged ends a session while nobody outside can be
+// reached.
+func TestNoticesThatAreNotDeliveredAreLogged(t *testing.T) {
+	t.Parallel()
+	logs := &proctest.Output{}
+	s := &stage{team: newTeam(phase("build", "a")), webhook: true, unreachable: true, logs: logs}
+	env := s.play(t)
+	require.NoError(t, env.GetWorkflowError())
+	require.Equal(t, 1, strings.Count(logs.String(), "some of its notices may not have been delivered"), logs.String())
 }

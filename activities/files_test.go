@@ -2,7 +2,6 @@ package activities_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/maestro-hive/maestro/activities"
 	"github.com/maestro-hive/maestro/internal/core/failures"
+	"github.com/maestro-hive/maestro/internal/core/secrets"
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
 )
@@ -36,8 +36,6 @@ type disk struct {
 	frees  int64
 	// measured gets something when somebody has asked what is written, if anybody listens.
 	measured chan struct{}
-	// takes is called while it is measured; nil: that takes no time.
-	takes func()
 }
 
 func onDisk(d *desk) *disk {
@@ -63,9 +61,6 @@ func (k *disk) Disk() (session.Disk, error) {
 }
 
 func (k *disk) Written(context.Context, session.WorkDir, time.Time) (session.Written, error) {
-	if k.takes != nil {
-		k.takes()
-	}
 	select {
 	case k.measured <- struct{}{}:
 	default:
@@ -107,75 +102,6 @@ func (k *disk) Collect(ctx context.Context, req session.Collect) (session.Collec
 		return session.Collected{}, fmt.Errorf("keep a file: %w", syscall.ENOSPC)
 	}
 	return k.Files.Collect(ctx, req)
-}
-
-// TestAnAgentThatFillsTheDiskIsStopped: while it works, by what it has written itself.
-func TestAnAgentThatFillsTheDiskIsStopped(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		free    int64
-		written session.Written
-		says    string
-	}{
-		"bytes": {20, session.Written{Bytes: 2048}, "the agent filled the disk: its tree, HOME and TMPDIR use 2.0 KiB, and 20 " +
-			"B are free"},
-		"hidden": {20, session.Written{Bytes: 1, Hidden: true}, "filled the disk"},
-		"limit":  {1000 - 5001, session.Written{Bytes: 5001}, "at most 4.9 KiB are allowed"},
-		// Others have removed more than this one has written, so that the disk does not show it.
-		"limit, though more is free": {9000, session.Written{Bytes: 5001}, "at most 4.9 KiB are allowed"},
-		"files, though none are missed": {
-			1000,
-			session.Written{Files: 51},
-			"limits.disk_files: its tree, HOME and TMPDIR have 51 files; at most 50 are allowed",
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			d := newDesk(t)
-			k := onDisk(d)
-			d.agents.run = func(ctx context.Context, job session.Job) (session.Outcome, error) {
-				require.NoError(t, os.WriteFile(filepath.Join(job.Tree, "fill"), nil, 0o600))
-				k.becomes(c.free, c.written)
-				<-ctx.Done()
-				return session.Outcome{}, context.Cause(ctx)
-			}
-			_, err := d.round()
-			requireType(t, err, session.RecoverableError)
-			attempts := d.record().Rounds[0].Attempts
-			require.Len(t, attempts, 1)
-			require.Equal(t, failures.InvalidOutput, attempts[0].Failure.Category)
-			require.Contains(t, attempts[0].Failure.Message, c.says)
-			require.Empty(t, attempts[0].Files)
-			require.Contains(t, k.cleared, "work")
-		})
-	}
-}
-
-// TestALargeDirectoryIsMeasuredWhenTheDiskFills: what took long to measure is measured seldom, but
-// the disk is looked at meanwhile.
-func TestALargeDirectoryIsMeasuredWhenTheDiskFills(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t)
-	k := onDisk(d)
-	k.takes = func() { d.ahead.Add(int64(time.Minute)) }
-	stopped := false
-	d.agents.run = func(ctx context.Context, _ session.Job) (session.Outcome, error) {
-		d.ahead.Add(int64(time.Minute)) // it is measured now
-		<-k.measured
-		k.becomes(20, session.Written{Bytes: 2048})
-		d.ahead.Add(int64(5 * time.Minute))
-		select {
-		case <-ctx.Done():
-			stopped = true
-			return session.Outcome{}, context.Cause(ctx)
-		case <-time.After(time.Minute):
-			return session.Outcome{}, errors.New("it was not stopped")
-		}
-	}
-	_, err := d.round()
-	require.True(t, stopped)
-	requireType(t, err, session.RecoverableError)
-	require.Contains(t, d.record().Rounds[0].Attempts[0].Failure.Message, "the agent filled the disk")
 }
 
 // TestAnAgentThatHasWrittenLittleIsNotStopped: a disk that others have filled is no reason to.
@@ -256,23 +182,6 @@ func TestATreeThatTheDiskHasNoRoomFor(t *testing.T) {
 	require.Equal(t, 998, k.full)
 }
 
-// TestAFailedAgentThatHasFilledTheDiskIsToldSo: what it failed of itself is in the message.
-func TestAFailedAgentThatHasFilledTheDiskIsToldSo(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t)
-	k := onDisk(d)
-	d.agents.run = func(context.Context, session.Job) (session.Outcome, error) {
-		k.becomes(0, session.Written{Bytes: 600})
-		return session.Outcome{}, failures.Failf(failures.Unknown, "exit status 1: no space left on device")
-	}
-	_, err := d.round()
-	requireType(t, err, session.RecoverableError)
-	f := d.record().Rounds[0].Attempts[0].Failure
-	require.Equal(t, failures.InvalidOutput, f.Category)
-	require.Contains(t, f.Message, "filled the disk")
-	require.Contains(t, f.Message, "it ended with: exit status 1: no space left on device")
-}
-
 // TestADirectoryThatFillsTheDiskIsClearedBeforeAndAfterARound: whatever was left there by an
 // execution that was lost, and whatever a round has come to.
 func TestADirectoryThatFillsTheDiskIsClearedBeforeAndAfterARound(t *testing.T) {
@@ -293,4 +202,152 @@ func TestADirectoryThatFillsTheDiskIsClearedBeforeAndAfterARound(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"work", "work"}, k.cleared)
 	require.NoFileExists(t, filepath.Join(dir.Tree, "a.txt"))
+}
+
+// suppliedBy is the round of a desk in which ada's files stand for the work.
+func suppliedBy(d *desk, files map[string]string) activities.RoundInput {
+	in := d.roundInput()
+	in.Supplied, in.SuppliedBy = d.manifest(files), "ada"
+	d.agents.run = func(context.Context, session.Job) (session.Outcome, error) {
+		panic("no agent works where a person has supplied the work")
+	}
+	d.breakers = forbidden{}
+	return in
+}
+
+// forbidden is a breaker that nobody may ask.
+type forbidden struct{ activities.Breakers }
+
+func TestSuppliedFilesStandForTheWork(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.input = d.manifest(map[string]string{"old.md": "old", "a.txt": "1"})
+	d.agents.continuable = true
+	in := suppliedBy(d, map[string]string{"a.txt": "2", "docs/b.md": "b"})
+	result, err := d.roundOf(in)
+	require.NoError(t, err)
+	require.Equal(t, "supplied by ada: a.txt, docs/b.md", result.Summary)
+	require.Nil(t, result.Basis, "it rests on nothing that can change")
+	require.Equal(t, d.input, result.Input)
+	require.Equal(t, 2, result.Files)
+	require.Zero(t, result.Attempts)
+	require.Zero(t, result.Total)
+	require.Equal(t, d.manifest(map[string]string{"old.md": "old", "a.txt": "2", "docs/b.md": "b"}), result.Output)
+	require.False(t, d.agents.continuable, "a conversation about other files is over")
+
+	again, err := d.roundOf(in)
+	require.NoError(t, err)
+	require.Equal(t, result, again, "it is in the record like any result")
+	record := d.record()
+	require.True(t, record.Rounds[0].Supplied)
+	require.Equal(t, session.Supplied, record.Status().Status)
+	require.Zero(t, record.Status().Attempts)
+	require.Empty(t, d.calls())
+}
+
+func TestASuppliedTreeRemovesWhatItLacks(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.input = d.manifest(map[string]string{"old.md": "old", "a.txt": "1"})
+	in := suppliedBy(d, map[string]string{"a.txt": "2"})
+	in.SuppliedWhole = true
+	result, err := d.roundOf(in)
+	require.NoError(t, err)
+	require.Equal(t, in.Supplied, result.Output)
+	require.Equal(t, 2, result.Files, "one is changed, and one removed")
+}
+
+func TestSuppliedFilesAreHeldToTheContract(t *testing.T) {
+	t.Parallel()
+	const secret = "swordfish-0123456789"
+	for name, test := range map[string]struct {
+		files    map[string]string
+		change   func(d *desk, in *activities.RoundInput)
+		category failures.Category
+		message  string
+	}{
+		"something is missing": {
+			map[string]string{"a.md": "x"}, nil, failures.ContractViolation, "*.txt was neither created nor changed",
+		},
+		"nothing differs": {
+			map[string]string{"was.txt": "x"},
+			func(d *desk, in *activities.RoundInput) { in.Input = in.Supplied },
+			failures.ContractViolation, "none of the supplied files differs from the input of build/dev",
+		},
+		"a check fails": {
+			map[string]string{"a.txt": "x"}, func(d *desk, _ *activities.RoundInput) {
+				d.agents.check = func(session.CheckJob) error {
+					return &failures.Failure{Category: failures.TestFailure, Message: "check good failed", Output: "line 3"}
+				}
+			}, failures.TestFailure, "check good failed",
+		},
+		"a secret": {
+			map[string]string{"a.txt": "key = " + secret},
+			func(d *desk, _ *activities.RoundInput) {
+				d.agents.secrets = secrets.New([]secrets.Secret{{Name: "KEY", Value: secret}})
+			},
+			failures.InvalidOutput, "a.txt",
+		},
+		"it is not in the store": {
+			map[string]string{"a.txt": "x"},
+			func(_ *desk, in *activities.RoundInput) { in.Supplied = spec.Digest(strings.Repeat("ab", 32)) },
+			failures.ResourceError, "the store does not have the supplied files, manifest abababab",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := newDesk(t)
+			d.team.Phases[0].Checks = []string{"good"}
+			d.admit()
+			d.agents.check = func(session.CheckJob) error { return nil }
+			in := suppliedBy(d, test.files)
+			if test.change != nil {
+				test.change(d, &in)
+			}
+			for range 2 { // the second time after a kill
+				_, err := d.roundOf(in)
+				app := requireType(t, err, session.UnrecoverableError)
+				require.True(t, app.NonRetryable())
+				var report activities.RoundFailure
+				require.NoError(t, app.Details(&report))
+				require.Equal(t, test.category, report.Failure.Category)
+				require.Contains(t, report.Failure.Message, test.message)
+				require.NotContains(t, report.Failure.Message, secret)
+				require.False(t, report.Failure.RetryRound(), "only a person can mend it")
+				require.Empty(t, report.Attempts)
+			}
+			record := d.record()
+			require.Len(t, record.Rounds, 1)
+			require.True(t, record.Rounds[0].GaveUp)
+			require.Zero(t, record.Status().Attempts)
+		})
+	}
+}
+
+func TestAgentIsNotTakenForThePersonWhoSuppliedBeforeIt(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	in := suppliedBy(d, map[string]string{"a.md": "x"})
+	_, err := d.roundOf(in)
+	requireType(t, err, session.UnrecoverableError)
+	d.earlier++
+	d.breakers, d.agents.run = nil, func(ctx context.Context, job session.Job) (session.Outcome, error) {
+		require.Empty(t, here(t, job), "a person's files that were refused are not where it starts from")
+		return leave("a.txt", "x")(ctx, job)
+	}
+	in.Supplied, in.Ordered, in.Because = "", 1, session.BecauseRetried
+	_, err = d.roundOf(in)
+	require.NoError(t, err)
+	require.Nil(t, d.agents.runs[0].Feedback, "nor is it told of them")
+}
+
+func TestSupplyForTheMergedTreeIsVerifiedAtTheMerge(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	in := suppliedBy(d, map[string]string{})
+	in.Integrating = true
+	result, err := d.roundOf(in)
+	require.NoError(t, err)
+	require.Equal(t, d.input, result.Output)
+	require.Equal(t, "supplied by ada: no changed file", result.Summary)
 }
