@@ -147,11 +147,15 @@ func TestMachine(t *testing.T) {
 		},
 		{"closed needs no lease", []any{acquire("a")}, breaker.Passed, closed(0, 0)},
 		{
-			"tripped until reset", []any{trip, 100 * time.Hour, acquire("a")}, breaker.Refused,
+			"tripped until reset",
+			[]any{trip, 100 * time.Hour, acquire("a")},
+			breaker.Refused,
 			standing{session.BreakerIsOpen, 0, 1, 1, 0, 0},
 		},
 		{
-			"tripped for an hour", []any{tripHour, time.Hour, acquire("a")}, breaker.Leased,
+			"tripped for an hour",
+			[]any{tripHour, time.Hour, acquire("a")},
+			breaker.Leased,
 			standing{session.BreakerHalfOpen, 0, 1, 1, time.Hour, 1},
 		},
 		{

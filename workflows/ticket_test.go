@@ -84,7 +84,8 @@ func TestLostAnswers(t *testing.T) {
 			require.Equal(t, "a/1", b.jira.made[0].of.ID)
 			require.Len(t, b.jira.made[0].comments, 1)
 			require.Equal(t, 2, b.jira.made[0].comments[0].occurrences)
-			require.Equal(t, session.Ticket{Key: "MD-1", URL: "https://jira/browse/MD-1", Occurrences: 2}, b.record(failure.Fingerprint).Ticket)
+			require.Equal(t, session.Ticket{Key: "MD-1", URL: "https://jira/browse/MD-1", Occurrences: 2},
+				b.record(failure.Fingerprint).Ticket)
 			if !tt.made {
 				require.GreaterOrEqual(t, b.jira.made[0].at.Sub(morning), 2*time.Minute,
 					"a new ticket could have been there unseen until then")

@@ -227,7 +227,7 @@ func (p *plane) web7() {
 	key, db := p.key("web-7"), p.Store.State
 	for id, r := range sampleCourse().Records {
 		for i := range r.Rounds {
-			r.Rounds[i].RoundLog.Basis = &session.Basis{Input: worktest.Tree(p.t, p.Store, filesBefore)}
+			r.Rounds[i].Basis = &session.Basis{Input: worktest.Tree(p.t, p.Store, filesBefore)}
 			for j := range r.Rounds[i].Attempts {
 				transcript := sampleTranscript
 				p.spoils(&transcript)

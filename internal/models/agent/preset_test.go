@@ -126,7 +126,8 @@ func TestPresetsStartTheirPrograms(t *testing.T) {
 		want         string
 	}{
 		{
-			preset.Claude, "", preset.Invocation{},
+			preset.Claude, "",
+			preset.Invocation{},
 			"claude --permission-mode acceptEdits --allowedTools Bash --print " + claude + " --add-dir /w/result",
 		},
 		{
@@ -136,24 +137,29 @@ func TestPresetsStartTheirPrograms(t *testing.T) {
 				"--resume c1",
 		},
 		{
-			preset.Claude, "claude", preset.Invocation{Model: "m", MaxTurns: 3},
+			preset.Claude, "claude",
+			preset.Invocation{Model: "m", MaxTurns: 3},
 			"claude --print " + claude + " --model m --max-turns 3 --add-dir /w/result",
 		},
 		{
-			preset.Codex, "", preset.Invocation{},
+			preset.Codex, "",
+			preset.Invocation{},
 			"codex exec --sandbox workspace-write -c sandbox_workspace_write.exclude_slash_tmp=true --json --add-dir /w/result -",
 		},
 		{
-			preset.Codex, "codex exec --json -m other -", preset.Invocation{Model: "m", Conversation: goesOn},
+			preset.Codex, "codex exec --json -m other -",
+			preset.Invocation{Model: "m", Conversation: goesOn},
 			"codex exec --json -m other --add-dir /w/result resume c1 -",
 		},
 		{preset.Codex, "./codex.sh", preset.Invocation{Model: "m"}, "./codex.sh exec --json --model m --add-dir /w/result -"},
 		{
-			preset.Gemini, "", preset.Invocation{},
+			preset.Gemini, "",
+			preset.Invocation{},
 			"gemini --skip-trust --approval-mode yolo --output-format stream-json --include-directories /w/result",
 		},
 		{
-			preset.Gemini, "gemini -o stream-json", preset.Invocation{Model: "m", Conversation: goesOn},
+			preset.Gemini, "gemini -o stream-json",
+			preset.Invocation{Model: "m", Conversation: goesOn},
 			"gemini -o stream-json --model m --include-directories /w/result --resume c1",
 		},
 	} {

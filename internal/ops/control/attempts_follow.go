@@ -125,7 +125,7 @@ func (f *follower) begin(ctx context.Context, sessionID, from string) (err error
 	if f.places, err = placesAt(from, assignmentsOf(e)); err != nil {
 		return err
 	}
-	f.watcher, err = f.Attempts.reader(sessionID)
+	f.watcher, err = f.reader(sessionID)
 	return err
 }
 

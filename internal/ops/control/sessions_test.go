@@ -256,7 +256,7 @@ func TestAPullRequestIsShownAsItWasSeenLast(t *testing.T) {
 	s := put()
 	require.Equal(t, "pull request #7 of acme/shop: open as a draft, 2 of 6 checks passed, 1 failed, 3 pending, 1 approval",
 		s.Phases[4].PullRequest.String())
-	require.Equal(t, row.Record.URL, s.Phases[4].PullRequest.URL)
+	require.Equal(t, row.URL, s.Phases[4].PullRequest.URL)
 	require.Equal(t, "waits for CI", s.Phases[4].PullRequest.WaitsFor)
 	require.Equal(t, seen, s.Phases[4].PullRequest.ChangedAt)
 	require.Nil(t, s.Phases[3].PullRequest)

@@ -62,7 +62,9 @@ func TestWhatGoesWrong(t *testing.T) {
 		"a CAPTCHA":          {captcha(), wrong, 0, "CAPTCHA"},
 		"403":                {jiratest.Refusal(403, nil, "No."), wrong, 0, `"No."`},
 		"404": {
-			jiratest.Refusal(404, nil, "Nothing here."), meanings{session.Misconfigured, session.Misconfigured, session.Gone}, 0,
+			jiratest.Refusal(404, nil, "Nothing here."),
+			meanings{session.Misconfigured, session.Misconfigured, session.Gone},
+			0,
 			`"Nothing here."`,
 		},
 		"a dead link": {
@@ -144,7 +146,8 @@ func TestWhatJiraRefuses(t *testing.T) {
 		"no project":    {spec.HelpJira{Project: "NO"}, none, []string{"project NO", "under help.jira"}},
 		"an unseen one": {plain, jiratest.Project{Denied: []string{"BROWSE_PROJECTS"}}, []string{"project MD", "Browse Projects"}},
 		"no permission": {
-			plain, jiratest.Project{Denied: []string{"CREATE_ISSUES"}},
+			plain,
+			jiratest.Project{Denied: []string{"CREATE_ISSUES"}},
 			[]string{"Create Issues", "project MD", "You do not have permission"},
 		},
 		"no type": {md(func(h *spec.HelpJira) { h.Type = "Bugg" }), none, []string{"type Bugg", "help.jira"}},

@@ -383,9 +383,10 @@ func TestARoomsTrafficEndsWithIt(t *testing.T) {
 	b.proxy = l.Addr().String()
 	ended := make(chan struct{})
 	var last string
+	hosts := []Host{hostOf(t, at)}
 	go func() {
 		defer close(ended)
-		New([]Host{hostOf(t, at)}, Options{Now: time.Now, Observer: b.counted}).Serve(l,
+		New(hosts, Options{Now: time.Now, Observer: b.counted}).Serve(l,
 			func(format string, args ...any) { last = fmt.Sprintf(format, args...) })
 	}()
 	c := b.dial()

@@ -215,15 +215,6 @@ func (w *world) startServer() {
 	})
 }
 
-// client speaks to the server until the test ends.
-func (w *world) client() client.Client {
-	w.t.Helper()
-	c, err := client.Dial(client.Options{HostPort: w.address, Namespace: w.namespace, Logger: quiet})
-	require.NoError(w.t, err)
-	w.t.Cleanup(c.Close)
-	return c
-}
-
 // startWorker starts a worker and waits until the store knows its offer.
 func (w *world) startWorker() *process {
 	w.t.Helper()
