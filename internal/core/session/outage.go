@@ -24,7 +24,7 @@ const (
 type Outage struct {
 	// Agent is the agent that the failure occurred to.
 	Agent string `json:"agent"`
-	// Since is when it began, Waits how often the attempt has waited since.
+	// Since is when it began, Tries how often the attempt has waited since.
 	Since time.Time `json:"since"`
 	Tries int       `json:"waits"`
 	// Failure is the last one.

@@ -36,7 +36,7 @@ type Token struct {
 	RevokedBy string     `json:"revoked_by,omitempty"`
 }
 
-// State is active, expired or revoked.
+// State is active, expired or revoked, for display: requests are checked by [active].
 func (k Token) State(now time.Time) string {
 	switch {
 	case k.RevokedAt != nil:
