@@ -1,8 +1,9 @@
 // Package activities does the work of sessions: rounds of assignments, merges of phases, checkpoints and status, waits,
 // notices. The ports in ports.go are all that it needs from below.
 //
-// A round is retry level 2, and each of its activity executions does attempts (level 1). Read round.go first: it has the
-// loop of attempts, and the end of each. Below it, each type uses only those after it:
+// A round is retry level 2, and each execution of its activity does one attempt (level 1). Read round.go first: it has an
+// attempt from its start to its end, with the outages that are waited out meanwhile; Temporal's retry begins the next one.
+// Below it, each type uses only those after it:
 //
 //	attempt        decides what it starts from, fills the directory, runs the agent, collects and accepts its work (attempt.go).
 //	               What earlier attempts leave to it is read in start.go, what the agent is told is in feedback.go, and how a

@@ -3,9 +3,9 @@
 //
 // Start reading in session.go: a session from its start to its end. What it uses:
 //
-//	schedule.go    pure state: the phases, and which of them are repeated
+//	schedule.go    pure state: the phases, which of them may start, and which are repeated
 //	assignment.go  the state of one persona's work, and its next step
-//	rounds.go      one round: its activities, the waits between them, and what follows when it has failed
+//	rounds.go      retry level 2: rounds, their activities, the waits between them, and what follows when one has failed
 //	merge.go       the merge of a phase, and the integrator's rounds
 //	rework.go      work that a persona or a person sends back
 //	activity.go    the activities, and how a step between phases is executed: localFirst

@@ -99,6 +99,56 @@ func (s *sessionRun) executeRound(ctx workflow.Context, a *assignment) stepEnd {
 	}
 }
 
+// runAssignment executes rounds of one assignment until one succeeds. When they are used up, or another
+// one is useless, a person decides how it continues. This is retry level 2; level 1, the attempts inside
+// a round, is decided in activities/round.go.
+func (s *sessionRun) runAssignment(ctx workflow.Context, a *assignment) error {
+	if left := a.NotBefore.Sub(workflow.Now(ctx)); a.Due && left > 0 { // an earlier run has begun the wait
+		summary := fmt.Sprintf("%s: round %d of %d", a.AssignmentID, a.Round+1, s.Team.Retry.Rounds)
+		if err := s.pauseBeforeRound(ctx, a, left, summary); err != nil {
+			return err
+		}
+	}
+	for {
+		if a.Failure != nil {
+			done, err := s.requestHelp(ctx, a, *a.Failure, a.Failures)
+			s.showPage(ctx)
+			if done || err != nil {
+				return err
+			}
+		}
+		if s.ending.continuesAsNew() {
+			if !a.pending() {
+				a.nextStep = nextRound(workflow.Now(ctx))
+			}
+			return errStopped
+		}
+		if a.Next == nil {
+			a.countRound()
+		}
+		s.setAssignment(ctx, a, session.Running)
+		switch end := s.executeRound(ctx, a); end.kind {
+		case stepDone:
+			s.finishRound(ctx, a, end.result)
+			return nil
+		case stepAnswered:
+			if done := s.applyAnswer(ctx, a, end.answer); done {
+				return nil
+			}
+		case stepFailed:
+			if err := s.afterFailure(ctx, a, end.failure); err != nil {
+				return err
+			}
+		case stepInterrupted:
+			a.interrupt(end.err)
+			s.setAssignment(ctx, a, session.Waiting)
+			return end.err
+		default: // the session ends, or its next run continues the round
+			return end.err
+		}
+	}
+}
+
 // executeActivity executes a round, or continues it, on a worker that offers its agent.
 func (s *sessionRun) executeActivity(ctx workflow.Context, a *assignment, e step) stepEnd {
 	agent := s.agentOf(a)
@@ -321,6 +371,7 @@ func (s *sessionRun) isHandedOver(err error) bool {
 
 // finishRound takes over the result of an assignment's round.
 func (s *sessionRun) finishRound(ctx workflow.Context, a *assignment, result session.RoundResult) {
+	workflow.GetLogger(ctx).Info("round completed", "assignment", a.AssignmentID.String(), "round", a.Round)
 	a.add(result)
 	s.countAttempts(ctx, len(result.Failures), result.Attempts-len(result.Failures))
 	s.setAssignment(ctx, a, a.Status)
@@ -352,6 +403,8 @@ func (s *sessionRun) afterFailure(ctx workflow.Context, a *assignment, report ac
 	a.charge(report)
 	s.countAttempts(ctx, len(report.Attempts), 0)
 	wait, again := afterRound(report.Failure, a.Round, s.Team.Retry)
+	workflow.GetLogger(ctx).Info("round failed", "assignment", a.AssignmentID.String(), "round", a.Round,
+		"category", string(report.Failure.Category), "again", again, "wait", wait)
 	if !again || a.Supplied != "" {
 		s.setAssignment(ctx, a, session.Failed)
 		a.nextStep = askPerson(report.Failure)

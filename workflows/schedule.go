@@ -233,3 +233,28 @@ func names(phases []*phase) []string {
 	}
 	return out
 }
+
+// waiting lists the phases of the session's course for which there is something to do, and
+// that are not at work.
+func (s *schedule) waiting() (out []*phase) {
+	for _, p := range s.Phases {
+		if p.cancel == nil && s.course.Selects(p.Name) && s.ready(p) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// ready reports whether there is something to do for a phase now.
+func (s *schedule) ready(p *phase) bool {
+	return p.Conflict != nil || p.Unapproved || p.Todo && p.Input != "" && !s.awaitsApprovalAbove(p)
+}
+
+// awaitsApprovalAbove reports whether a phase depends on one that has yet to be approved. After the answer it starts when the
+// answer is in a checkpoint.
+func (s *schedule) awaitsApprovalAbove(p *phase) bool {
+	return slices.ContainsFunc(s.ancestors(p.Name), func(name string) bool {
+		above := s.byName[name]
+		return above.approval != nil || above.Unapproved || above.savingDecision
+	})
+}

@@ -3,7 +3,6 @@ package workflows
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"slices"
 
 	"go.temporal.io/sdk/temporal"
@@ -183,33 +182,9 @@ func (s *sessionRun) runPhases(ctx workflow.Context) {
 	}
 }
 
-// waiting lists the phases of the session's course for which there is something to do, and
-// that are not at work.
-func (s *schedule) waiting() (out []*phase) {
-	for _, p := range s.Phases {
-		if p.cancel == nil && s.course.Selects(p.Name) && s.ready(p) {
-			out = append(out, p)
-		}
-	}
-	return out
-}
-
-// ready reports whether there is something to do for a phase now.
-func (s *schedule) ready(p *phase) bool {
-	return p.Conflict != nil || p.Unapproved || p.Todo && p.Input != "" && !s.awaitsApprovalAbove(p)
-}
-
-// awaitsApprovalAbove reports whether a phase depends on one that has yet to be approved. After the answer it starts when the
-// answer is in a checkpoint.
-func (s *schedule) awaitsApprovalAbove(p *phase) bool {
-	return slices.ContainsFunc(s.ancestors(p.Name), func(name string) bool {
-		above := s.byName[name]
-		return above.approval != nil || above.Unapproved || above.savingDecision
-	})
-}
-
 // startPhase starts the work of a phase in a coroutine. It calls done when that has ended.
 func (s *sessionRun) startPhase(ctx workflow.Context, p *phase, done func()) {
+	workflow.GetLogger(ctx).Info("phase started", "phase", p.Name)
 	working, cancel := workflow.WithCancel(ctx)
 	p.cancel = cancel
 	workflow.Go(working, func(working workflow.Context) {
@@ -307,56 +282,6 @@ func (s *sessionRun) runSequence(ctx workflow.Context, work []*assignment) error
 		}
 	}
 	return nil
-}
-
-// runAssignment executes rounds of one assignment until one succeeds. When they are used up, or another
-// one is useless, a person decides how it continues. This is retry level 2; level 1, the attempts inside
-// a round, is decided in activities/round.go.
-func (s *sessionRun) runAssignment(ctx workflow.Context, a *assignment) error {
-	if left := a.NotBefore.Sub(workflow.Now(ctx)); a.Due && left > 0 { // an earlier run has begun the wait
-		summary := fmt.Sprintf("%s: round %d of %d", a.AssignmentID, a.Round+1, s.Team.Retry.Rounds)
-		if err := s.pauseBeforeRound(ctx, a, left, summary); err != nil {
-			return err
-		}
-	}
-	for {
-		if a.Failure != nil {
-			done, err := s.requestHelp(ctx, a, *a.Failure, a.Failures)
-			s.showPage(ctx)
-			if done || err != nil {
-				return err
-			}
-		}
-		if s.ending.continuesAsNew() {
-			if !a.pending() {
-				a.nextStep = nextRound(workflow.Now(ctx))
-			}
-			return errStopped
-		}
-		if a.Next == nil {
-			a.countRound()
-		}
-		s.setAssignment(ctx, a, session.Running)
-		switch end := s.executeRound(ctx, a); end.kind {
-		case stepDone:
-			s.finishRound(ctx, a, end.result)
-			return nil
-		case stepAnswered:
-			if done := s.applyAnswer(ctx, a, end.answer); done {
-				return nil
-			}
-		case stepFailed:
-			if err := s.afterFailure(ctx, a, end.failure); err != nil {
-				return err
-			}
-		case stepInterrupted:
-			a.interrupt(end.err)
-			s.setAssignment(ctx, a, session.Waiting)
-			return end.err
-		default: // the session ends, or its next run continues the round
-			return end.err
-		}
-	}
 }
 
 // advance adds the finished phase to the chain of checkpoints, and unlocks the phases
