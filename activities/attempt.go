@@ -353,11 +353,10 @@ func (a *attempt) work(ctx context.Context, job session.Job) (session.Outcome, e
 func (a *attempt) noteAgentEnded(ctx context.Context, end attemptEnd) error {
 	outcome := end.outcome
 	outcome.Summary, outcome.Log = textfmt.Shorten(a.exec.agents.Mask(outcome.Summary), session.MaxSummary), nil
-	err := a.rows.noteAgentEnded(ctx, session.AgentEnded{
+	return a.rows.noteAgentEnded(ctx, session.AgentEnded{
 		Directory: nameOf(end.dir), Outcome: outcome, From: end.from, Transcript: storeLog(ctx, a.Files, a.exec.agents,
 			end.outcome.Log),
 	})
-	return err
 }
 
 // collection returns the parameters for collecting the agent's changes in a directory.
@@ -391,8 +390,7 @@ func (c checks) collect(ctx context.Context, req session.Collect) (collected ses
 func (a *attempt) noteCollected(ctx context.Context, files spec.Digest) error {
 	ended := *a.rows.snapshot().Ended
 	ended.Files = files
-	err := a.rows.noteAgentEnded(ctx, ended)
-	return err
+	return a.rows.noteAgentEnded(ctx, ended)
 }
 
 // resetToCollected makes the directory equal to the collected tree, and reports what was left out of it. They differ in

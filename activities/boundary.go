@@ -290,7 +290,7 @@ func filesLeftBy(phase string, artifacts []session.Artifact) (paths []string) {
 func (b *Boundaries) write(ctx context.Context, at Boundary, c *session.Checkpoint, undone ...string) (spec.Digest, error) {
 	w := boundaryWriter{b.Sessions, b.State, b.Observer}
 	head, err := w.writeBoundary(ctx, at, c, undone...)
-	if !errors.Is(err, state.ErrNotFound) {
+	if !errors.Is(err, errUnknownSession) {
 		return head, err
 	}
 	s, err := loadSessionContext(ctx, b.Sessions, at.Status.Checkpoint)
@@ -309,6 +309,9 @@ func (s sessionContext) admitAgain(ctx context.Context, db State) error {
 	return err
 }
 
+// errUnknownSession: the database does not have the session, because it was restored.
+var errUnknownSession = errors.New("the database does not have the session")
+
 // boundaryWriter writes the boundaries of a session.
 type boundaryWriter struct {
 	sessions Sessions
@@ -318,7 +321,7 @@ type boundaryWriter struct {
 
 // writeBoundary writes a boundary: the session's status and, if there is one, its checkpoint with the answers that are
 // new in it. undone are phases whose work was sent back. It returns the checkpoint's digest, and reports the requests that are
-// new. A late boundary changes nothing. The error is [state.ErrNotFound] if the database does not have the session.
+// new. A late boundary changes nothing. The error is errUnknownSession if the database does not have the session.
 func (w boundaryWriter) writeBoundary(ctx context.Context, at Boundary, c *session.Checkpoint, undone ...string,
 ) (head spec.Digest, err error) {
 	info := activity.GetInfo(ctx)
@@ -334,7 +337,10 @@ func (w boundaryWriter) writeBoundary(ctx context.Context, at Boundary, c *sessi
 		head, rows.Checkpoint, rows.Answers = row.Digest, &row, c.Answers
 	}
 	opened, _, err := w.state.PutBoundary(ctx, rows)
-	if err != nil {
+	switch {
+	case errors.Is(err, state.ErrNotFound):
+		return "", errors.Join(errUnknownSession, err)
+	case err != nil:
 		return "", err
 	}
 	failpoint.Here("checkpoint stored, not mirrored")

@@ -371,7 +371,7 @@ func (s *sessionRun) isHandedOver(err error) bool {
 
 // finishRound takes over the result of an assignment's round.
 func (s *sessionRun) finishRound(ctx workflow.Context, a *assignment, result session.RoundResult) {
-	workflow.GetLogger(ctx).Info("round completed", "assignment", a.AssignmentID.String(), "round", a.Round)
+	workflow.GetLogger(ctx).Info("round completed", "assignment", a.String(), "round", a.Round)
 	a.add(result)
 	s.countAttempts(ctx, len(result.Failures), result.Attempts-len(result.Failures))
 	s.setAssignment(ctx, a, a.Status)
@@ -403,9 +403,10 @@ func (s *sessionRun) afterFailure(ctx workflow.Context, a *assignment, report ac
 	a.charge(report)
 	s.countAttempts(ctx, len(report.Attempts), 0)
 	wait, again := afterRound(report.Failure, a.Round, s.Team.Retry)
-	workflow.GetLogger(ctx).Info("round failed", "assignment", a.AssignmentID.String(), "round", a.Round,
+	again = again && a.Supplied == ""
+	workflow.GetLogger(ctx).Info("round failed", "assignment", a.String(), "round", a.Round,
 		"category", string(report.Failure.Category), "again", again, "wait", wait)
-	if !again || a.Supplied != "" {
+	if !again {
 		s.setAssignment(ctx, a, session.Failed)
 		a.nextStep = askPerson(report.Failure)
 		return nil

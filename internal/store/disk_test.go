@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"bytes"
 	"crypto/rand"
 	"os"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/platform/diskspace"
 	"github.com/maestro-hive/maestro/internal/store"
 )
 
@@ -74,4 +76,34 @@ func TestTheReserveIsForWhatIsRecorded(t *testing.T) {
 	require.NoError(t, s.KeepReserve())
 	require.FileExists(t, reserve)
 	require.Empty(t, verified(t, s).Faults)
+}
+
+func TestNothingStaysOfACollectionThatTheDiskHasNoRoomFor(t *testing.T) {
+	t.Parallel()
+	s := smallDisk(t)
+	base, dir := snapshot(t, s, nil), t.TempDir()
+	shared := random(t, 1<<20)
+	kept, err := s.Content.PutBlob(t.Context(), shared)
+	require.NoError(t, err)
+	before, err := diskspace.Of(s.Dir())
+	require.NoError(t, err)
+	for name, data := range map[string][]byte{
+		"small": random(t, 1000), "large": random(t, 16<<20), "larger": random(t, 32<<20), "largest": random(t, 32<<20),
+		"stored": shared,
+	} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), data, 0o600))
+	}
+	_, err = s.Content.Collect(t.Context(), session.Collect{Base: base, Dir: dir})
+	require.ErrorIs(t, err, syscall.ENOSPC)
+	after, err := diskspace.Of(s.Dir())
+	require.NoError(t, err)
+	require.InDelta(t, before.Bytes, after.Bytes, 100_000)
+	data, err := s.Content.Blob(t.Context(), kept)
+	require.NoError(t, err, "what was there stays")
+	require.True(t, bytes.Equal(shared, data))
+
+	require.NoError(t, os.Remove(filepath.Join(dir, "largest")))
+	require.NoError(t, os.Remove(filepath.Join(dir, "large")))
+	_, err = s.Content.Collect(t.Context(), session.Collect{Base: base, Dir: dir})
+	require.NoError(t, err)
 }

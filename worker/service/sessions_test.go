@@ -36,7 +36,7 @@ type scenario struct {
 	meanwhile func(*stand)
 	// fails is part of the error that the session ends with; empty: it completes.
 	fails string
-	// resumed says that the session continues in a second run, which completes.
+	// resumed says that the session continues in a second run, in which $dir/again exists, and which completes.
 	resumed bool
 	// then is what people do in the second run; nil: nothing.
 	then func(*stand)
@@ -82,6 +82,9 @@ func sendsBack(p spec.Phase) spec.Phase {
 	return p
 }
 
+// failing is a team that asks nobody.
+func failing(tm *spec.Team) { tm.Help.Mode = spec.HelpFail }
+
 func budgeted(b spec.Budget) func(*spec.Team) { return func(tm *spec.Team) { tm.Budget = b } }
 
 // degrading is a team whose personas may work with the fallbacks of their agents.
@@ -107,6 +110,15 @@ var scenarios = []scenario{
 		tree: map[string]string{"a": "a\n", "b": "b\n", "c": "a\nb\n", "d": "a\nb\n", "e": "a\nb\n"},
 	},
 	{
+		name:   "failed check",
+		agents: map[string]string{"a": `if told '"category":"test_failure"' && told 'the work is bad'; then echo good > work.txt; else echo bad > work.txt; fi`},
+		check:  `grep good work.txt || { echo "the work is $(cat work.txt)"; exit 1; }`,
+		phases: []spec.Phase{checked(phase("one", "a"))},
+		team:   func(tm *spec.Team) { tm.Retry.Attempts = 2 },
+		tree:   map[string]string{"work.txt": "good\n"},
+		rounds: []int{1},
+	},
+	{
 		name: "conflict that the integrator settles",
 		agents: map[string]string{
 			"a": `echo a > word; echo a > a`,
@@ -117,6 +129,13 @@ var scenarios = []scenario{
 		team:   func(tm *spec.Team) { tm.Retry = spec.Retry{RoundInitial: textfmt.Duration(100 * time.Millisecond)} },
 		tree:   map[string]string{"word": "both\n", "a": "a\n"},
 		rounds: []int{2},
+	},
+	{
+		name:      "conflict that a person settles",
+		agents:    map[string]string{"a": yes, "b": no, "c": `cp word after`},
+		phases:    []spec.Phase{phase("one", "a", "b"), phase("two", "c")},
+		meanwhile: func(s *stand) { s.answers(session.AnswerRetry, "use both") },
+		tree:      map[string]string{"word": "both\n", "after": "both\n"},
 	},
 	{
 		name:      "conflict at the end",
@@ -151,6 +170,24 @@ var scenarios = []scenario{
 		phases: []spec.Phase{phase("one", "a")},
 		team:   func(tm *spec.Team) { tm.Help.GiveUpAfter = textfmt.Duration(time.Second) },
 		fails:  "(no answer within 1s)",
+	},
+	{
+		name:   "spent rounds",
+		agents: map[string]string{"a": needsNote},
+		phases: []spec.Phase{phase("one", "a")},
+		team: func(tm *spec.Team) {
+			soon := textfmt.Duration(10 * time.Millisecond)
+			tm.Help.Mode, tm.Retry = spec.HelpFail, spec.Retry{Attempts: 2, Rounds: 2, Initial: soon, RoundInitial: soon}
+		},
+		fails:  session.HelpNeeded,
+		rounds: []int{2},
+	},
+	{
+		name:      "skipped work",
+		agents:    map[string]string{"a": needsNote, "b": `[ ! -e work.txt ]`},
+		phases:    []spec.Phase{phase("one", "a"), phase("two", "b")},
+		meanwhile: func(s *stand) { s.answers(session.AnswerSkip, "") },
+		tree:      map[string]string{},
 	},
 	{
 		name:   "supplied files",
@@ -212,6 +249,16 @@ var scenarios = []scenario{
 		tree:    map[string]string{"work.txt": "good\n", "report.txt": "tested\n"},
 	},
 	{
+		name:    "assignment that fails until it is resumed",
+		agents:  map[string]string{"a": `echo x >> a`, "b": `echo x >> b`, "c": `[ -e $dir/again ] && echo x >> c`},
+		phases:  []spec.Phase{phase("one", "a"), phase("two", "b", "c"), phase("three", "a")},
+		team:    failing,
+		fails:   "two/c failed",
+		resumed: true,
+		tree:    map[string]string{"a": "x\nx\n", "b": "x\n", "c": "x\n"},
+		rounds:  []int{1, 2, 1},
+	},
+	{
 		name:   "cancelled",
 		agents: map[string]string{"a": `touch $dir/begun; sleep 60`},
 		phases: []spec.Phase{phase("one", "a")},
@@ -220,6 +267,25 @@ var scenarios = []scenario{
 			require.NoError(s.t, s.client.CancelWorkflow(s.t.Context(), sessionID, ""))
 		},
 		fails: "canceled",
+	},
+	{
+		name:   "parked",
+		agents: map[string]string{"a": `true`},
+		phases: []spec.Phase{phase("one", "a"), phase("two", "a"), phase("three", "a")},
+		course: func(*stand) session.Course { return session.Course{PauseAfter: []string{"one", "three"}} },
+		meanwhile: func(s *stand) {
+			waitsAfter := func(n int) {
+				s.shows("it waits after a phase", func(e session.Execution) bool {
+					return e.Phases[n].Status == session.AwaitingApproval && e.Status.Status == session.AwaitingApproval
+				})
+			}
+			waitsAfter(0)
+			require.NoError(s.t, s.client.SignalWorkflow(s.t.Context(), sessionID, "", workflows.ResolveUpdate,
+				session.Answer{Request: "one.approval.1", Action: session.AnswerApprove}))
+			waitsAfter(2)
+			require.NoError(s.t, s.update(workflows.ResolveUpdate,
+				session.Answer{Request: "three.approval.1", Action: session.AnswerApprove}))
+		},
 	},
 	{
 		name:   "one phase on supplied work",
@@ -311,6 +377,19 @@ var scenarios = []scenario{
 		rounds:    []int{1},
 	},
 	{
+		name:   "outage",
+		agents: map[string]string{"a": `[ -e $dir/up ] || { report '{"error":{"category":"api_error","message":"away"}}'; exit 1; }`},
+		phases: []spec.Phase{phase("one", "a")},
+		team: func(tm *spec.Team) {
+			tm.Retry.Patience, tm.Retry.OnOutage = new(textfmt.Duration(time.Second)), spec.OutageWait
+		},
+		meanwhile: func(s *stand) {
+			require.Equal(s.t, session.ForOutage, s.asks().Kind)
+			s.touch("up")
+		},
+		rounds: []int{1},
+	},
+	{
 		name:   "no worker for the team",
 		phases: []spec.Phase{phase("one", "other")},
 		agents: map[string]string{"a": `true`},
@@ -375,6 +454,7 @@ func (c scenario) run(s *stand) {
 	if c.resumed {
 		s.t.Run("resumed", func(t *testing.T) {
 			s.t = t
+			s.touch("again")
 			c.once(s, tm, 2, c.then, "")
 		})
 	}

@@ -217,7 +217,7 @@ const (
 type Help struct {
 	// Mode is what a session does when an assignment's rounds are used up. With ask it
 	// waits for a person's answer, while independent work continues. With fail it ends as
-	// failed, with a report of every attempt.
+	// failed, with a report of every attempt; only a delivery with merge: ask asks nevertheless.
 	Mode HelpMode `json:"mode,omitempty" yaml:"mode,omitempty" jsonschema:"enum=ask,enum=fail"`
 	// Jira makes a ticket when a person is needed. Default: none. With mode fail no ticket
 	// is made when rounds are used up.

@@ -75,7 +75,7 @@ func (l *limiter) takePlace(ctx context.Context, tokens int64) (leave func(), co
 	return leave, counted, nil
 }
 
-// addTokens counts tokens that enter has not counted. Later calls wait for them.
+// addTokens counts tokens that takePlace has not counted. Later calls wait for them.
 func (l *limiter) addTokens(now time.Time, tokens int64) {
 	for l.tokens != nil && tokens > 0 {
 		part := min(tokens, int64(l.tokens.Burst()))

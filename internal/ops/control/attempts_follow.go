@@ -63,7 +63,7 @@ type follower struct {
 	Attempts
 	key      session.Key
 	selected Select
-	watcher  *sessionstatus.Reader
+	status   *sessionstatus.Reader
 	// assignments are the session's, and places what the reader has received of each.
 	assignments []spec.AssignmentID
 	places      map[spec.AssignmentID]place
@@ -125,7 +125,7 @@ func (f *follower) begin(ctx context.Context, sessionID, from string) (err error
 	if f.places, err = placesAt(from, assignmentsOf(e)); err != nil {
 		return err
 	}
-	f.watcher, err = f.reader(sessionID)
+	f.status, err = f.reader(sessionID)
 	return err
 }
 
@@ -165,9 +165,9 @@ func (f *follower) emit(e Event) error {
 
 // look reads the session's state from Temporal, otherwise from the store.
 func (f *follower) look(ctx context.Context) (session.Status, error) {
-	f.watcher.Conn = f.conn()
-	if f.watcher.Conn != nil {
-		v, err := f.watcher.Look(ctx)
+	f.status.Conn = f.conn()
+	if f.status.Conn != nil {
+		v, err := f.status.Look(ctx)
 		switch {
 		case err == nil && f.lost:
 			f.lost = false
@@ -182,7 +182,7 @@ func (f *follower) look(ctx context.Context) (session.Status, error) {
 		}
 	}
 	e, err := f.execution(ctx, f.key)
-	if f.watcher.Conn != nil && e.Status.Status.Closed() {
+	if f.status.Conn != nil && e.Status.Status.Closed() {
 		e.Status.Status = session.Running // only Temporal knows whether it has ended
 	}
 	return e.Status, err

@@ -198,7 +198,7 @@ func details(s Session, dashboard string) string {
 // Admitted waits until workers have admitted the session. A refusal is a [*RefusedError],
 // and no answer within [AdmissionTimeout] is [ErrNotAdmitted].
 func (l *Launcher) Admitted(ctx context.Context, started Started) (sessionstatus.Session, error) {
-	w := l.watcher(started.Session)
+	w := l.reader(started.Session)
 	bounded, cancel := context.WithTimeout(ctx, AdmissionTimeout)
 	defer cancel()
 	ticker := time.NewTicker(admissionPause)
@@ -223,7 +223,7 @@ func (l *Launcher) Admitted(ctx context.Context, started Started) (sessionstatus
 	}
 }
 
-func (l *Launcher) watcher(id string) *sessionstatus.Reader {
+func (l *Launcher) reader(id string) *sessionstatus.Reader {
 	return &sessionstatus.Reader{Conn: l.Conn, Store: l.Store, Session: id, Now: l.Now}
 }
 

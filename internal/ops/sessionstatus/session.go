@@ -36,7 +36,7 @@ type Session struct {
 	Limit spec.Cap    `json:"limit,omitzero"`
 	Spent cost.Amount `json:"spent,omitzero"`
 	// Interventions are what people, and agents that send work back, did to its course, oldest first:
-	// the newest 100. [Watcher.Look] leaves them out.
+	// the newest 100. [Reader.Look] leaves them out.
 	Interventions []Intervention `json:"interventions"`
 	// Live has the attempts at work, from Temporal.
 	Live Live `json:"live,omitempty"`

@@ -18,7 +18,15 @@ func ReadFile(path string, limit int64) ([]byte, error) {
 	defer f.Close() //nolint:errcheck // nothing was written
 	data, err := io.ReadAll(io.LimitReader(f, limit+1))
 	if err == nil && int64(len(data)) > limit {
-		return nil, fmt.Errorf("%s is larger than %d KiB, which is the most that is read", path, limit/1024)
+		return nil, fmt.Errorf("%s is larger than %s, which is the most that is read", path, sizeOf(limit))
 	}
 	return data, err
+}
+
+// sizeOf writes a limit in the unit in which it is a whole number.
+func sizeOf(limit int64) string {
+	if limit%1_000_000 == 0 {
+		return fmt.Sprintf("%d MB", limit/1_000_000)
+	}
+	return fmt.Sprintf("%d KiB", limit/1024)
 }

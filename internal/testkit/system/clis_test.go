@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
 
 	"github.com/maestro-hive/maestro/internal/core/cost"
 	"github.com/maestro-hive/maestro/internal/core/session"
@@ -435,4 +436,13 @@ func TestOneCommandInARepository(t *testing.T) {
 			require.Less(t, 3*strings.Count(logs, "\n"), strings.Count(w.must("logs", "shout", "--full"), "\n"), logs)
 		})
 	}
+}
+
+// client speaks to the server until the test ends.
+func (w *world) client() client.Client {
+	w.t.Helper()
+	c, err := client.Dial(client.Options{HostPort: w.address, Namespace: w.namespace, Logger: quiet})
+	require.NoError(w.t, err)
+	w.t.Cleanup(c.Close)
+	return c
 }
