@@ -21,6 +21,6 @@
 //
 // Beside rounds: waits.go waits for a breaker or a budget before a round begins; admit.go lets a session begin, and restore.go
 // and reuse.go decide which of its earlier work counts;
-// merge.go merges the work of a phase; boundary.go writes what a session is after each step, with its checkpoint; rework.go
-// writes a person's answer, and work that is sent back.
+// merge.go merges the work of a phase; boundary.go writes what a session is after each step, with its checkpoint; answers.go
+// writes a person's answer, and rework.go work that is sent back.
 package activities

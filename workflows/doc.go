@@ -13,6 +13,7 @@
 //	help.go        what follows when an assignment has failed for good: the wait for an answer, and what the answer does
 //	budget.go      what follows when a budget is used up; outage.go and breaker.go: when a provider is away; pull_request.go: when
 //	               a pull request that a phase waits for has news
+//	visibility.go  search attributes and memo
 //	details.go     the session's page in the Web UI; advice.go has the page of each request on it, and what a person can do
 //	state.go       what a session hands over when it continues as new; large.go stores what is too large for a payload
 //	notify.go      who hears of what; ticket.go with outbox.go and webhook.go are workflows that deliver it

@@ -1,0 +1,20 @@
+package state
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+	_ "modernc.org/sqlite"
+)
+
+func checkFileSystem(dir string) error {
+	var fs unix.Statfs_t
+	if err := unix.Statfs(dir, &fs); err != nil {
+		return fmt.Errorf("find the file system of %s: %w", dir, err)
+	}
+	if kind, safe := kindOf(&fs); !safe {
+		return fmt.Errorf("%s is on a file system of type %s, on which SQLite is not safe; use a state directory on %s, or a "+
+			"PostgreSQL database for several hosts", dir, kind, fileSystems)
+	}
+	return nil
+}
