@@ -15,6 +15,7 @@
 //	               a pull request that a phase waits for has news
 //	visibility.go  search attributes and memo
 //	details.go     the session's page in the Web UI; advice.go has the page of each request on it, and what a person can do
+//	ending.go      why the session ends, or continues as new
 //	state.go       what a session hands over when it continues as new; large.go stores what is too large for a payload
 //	notify.go      who hears of what; ticket.go with outbox.go and webhook.go are workflows that deliver it
 package workflows

@@ -310,7 +310,8 @@ func said(r *http.Request) string {
 func (s *site) show(w http.ResponseWriter, r *http.Request, tab string, p page) {
 	who, _ := access.Of(r.Context())
 	f := frame{page: p, Tab: tab, Away: s.Health.Away(), Who: who.Person(), Events: s.Events, Version: s.Version, Now: s.Now()}
-	f.Said, f.MayStart, f.MayAudit = said(r), who.MayAnywhere(access.Operate), who.MayAnywhere(access.Admin)
+	f.Said, f.MayStart = said(r), who.MayAnywhere(access.Operate)
+	f.MayAudit = access.Check(r.Context(), access.Admin, access.AllTeams) == nil
 	var err error
 	if f.Open, f.Waiting, err = s.open(r.Context()); err != nil && len(f.Away) == 0 && !isDenied(err) {
 		f.Away = append(f.Away, "Requests cannot be read: "+err.Error())
