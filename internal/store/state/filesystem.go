@@ -4,9 +4,9 @@ import (
 	"fmt"
 
 	"golang.org/x/sys/unix"
-	_ "modernc.org/sqlite"
 )
 
+// checkFileSystem refuses a directory on a file system on which SQLite is not safe, like one of the network.
 func checkFileSystem(dir string) error {
 	var fs unix.Statfs_t
 	if err := unix.Statfs(dir, &fs); err != nil {
