@@ -103,8 +103,7 @@ func (r *TicketRecords) Load(ctx context.Context, name string) (session.TicketRe
 
 // Save writes the record of a ticket. It may be repeated.
 func (r *TicketRecords) Save(ctx context.Context, record session.TicketRecord) error {
-	err := r.Store.PutTicket(ctx, r.Namespace, record)
-	return storeError(err)
+	return storeError(r.Store.PutTicket(ctx, r.Namespace, record))
 }
 
 // ticketError converts an error of the ticket system to the error of an activity.

@@ -72,10 +72,8 @@ type nextStep struct {
 }
 
 func nextRound(notBefore time.Time) nextStep { return nextStep{Due: true, NotBefore: notBefore} }
-
-func sameRound(next step) nextStep { return nextStep{Next: &next} }
-
-func askPerson(f failures.Failure) nextStep { return nextStep{Failure: &f} }
+func sameRound(next step) nextStep           { return nextStep{Next: &next} }
+func askPerson(f failures.Failure) nextStep  { return nextStep{Failure: &f} }
 
 // pending reports whether the assignment has a round to do or to wait for, whatever work it
 // has already.

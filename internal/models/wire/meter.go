@@ -268,23 +268,15 @@ func uniform[T any](names map[string]T) map[string]T {
 
 func uniformName(name string) string { return strings.ToLower(strings.ReplaceAll(name, "_", "")) }
 
-func inputOf(c *counts) *count { return &c.input }
-
-func toolInputOf(c *counts) *count { return &c.tools }
-
-func outputOf(c *counts) *count { return &c.output }
-
-func cacheReadOf(c *counts) *count { return &c.cacheRead }
-
+func inputOf(c *counts) *count      { return &c.input }
+func toolInputOf(c *counts) *count  { return &c.tools }
+func outputOf(c *counts) *count     { return &c.output }
+func cacheReadOf(c *counts) *count  { return &c.cacheRead }
 func cacheWriteOf(c *counts) *count { return &c.cacheWrite }
-
-func cacheHourOf(c *counts) *count { return &c.cacheHour }
-
-func reasoningOf(c *counts) *count { return &c.reasoning }
-
-func searchesOf(c *counts) *count { return &c.searches }
-
-func totalOf(c *counts) *count { return &c.total }
+func cacheHourOf(c *counts) *count  { return &c.cacheHour }
+func reasoningOf(c *counts) *count  { return &c.reasoning }
+func searchesOf(c *counts) *count   { return &c.searches }
+func totalOf(c *counts) *count      { return &c.total }
 
 // named returns the count with this name, which may be the end of a path; nil: there is none.
 func (c *counts) named(name string) *count {

@@ -95,10 +95,10 @@ func (t *Temporal) Forget(id string) {
 	delete(t.has, id)
 }
 
-// Started are the sessions that were started, with their inputs, and Sent what sessions were sent. Both are forgotten then.
+// Started are the sessions that were started since the last call, with their inputs.
 func (t *Temporal) Started() []Message { return t.take(&t.started) }
 
-// Sent are the messages of sessions.
+// Sent is what sessions were sent since the last call.
 func (t *Temporal) Sent() []Message { return t.take(&t.sent) }
 
 func (t *Temporal) take(from *[]Message) (all []Message) {
