@@ -14,4 +14,21 @@
 // [session.ErrCorrupt]. Errors that are neither a [*failures.Failure] nor one of package
 // session's sentinel errors mean that the directory cannot be used at the moment: a full disk, a
 // missing permission.
+//
+// Start reading in store.go, at Open:
+//
+//	store.go           how a store is made and opened, and which format it has; location.go: the database and the bucket that
+//	                   several hosts share (MAESTRO_STORE, MAESTRO_CONTENT); shared.go: that a directory, a database and a
+//	                   bucket belong together
+//	lock.go            that one executor works on an assignment, by a lock and, among hosts, a lease; how long a lease lasts
+//	                   is in internal/core/session/lease.go
+//	checkpoint.go      which checkpoint is the newest that can be read, and what is mended from the mirror
+//	mirror.go          when the mirror is written, compared and cleaned, and what is not overwritten; digested.go: the digest
+//	                   in its documents
+//	prune.go           how many checkpoints a prune keeps and how old they may be, which sessions count as ended, and how
+//	                   young blobs are kept in any case; sweep.go: in which order blobs are removed; reach.go: which blobs
+//	                   are needed, directly or not
+//	verify.go          what is verified, and what is repaired; faults.go: what a fault says of the file and of what needs it
+//	export_session.go  what an archive of a session has; import_session.go: what is refused, and that an imported session is
+//	                   closed; archive.go: the form of archives, and how many files and bytes one may have
 package store

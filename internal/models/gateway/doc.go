@@ -14,5 +14,19 @@
 //   - Begin of [Attempt].Calls: the reservation of the cost. It calls OnWait of the plan before it waits for other calls, which
 //     gives the call's place at the provider to them.
 //
-// call.go has a call until it is sent; upstream.go sends it, passes the answer on, and books it: whole, or broken off.
+// Start reading in call.go, which has a call until it is sent; upstream.go sends it, passes the answer on, and books it: whole,
+// or broken off.
+//
+//	call.go             which requests are refused, when a stored answer is given out again, how a call waits for its place
+//	                    and its budget, for how long it is tried again, and how long it waits between tries
+//	upstream.go         when an answer makes no progress, is too large or exceeds its budget, the largest answer that is
+//	                    stored, what a broken call costs, and which failures are reported to the breaker
+//	gateway.go          the defaults of Options: how long a call waits, how long a provider may be silent, the largest
+//	                    request and answer; how many requests of an attempt are in flight, and where its token is valid
+//	provider_limits.go  how requests_per_minute, tokens_per_minute and concurrent of a provider hold, for all attempts of the
+//	                    worker together
+//	free.go             requests that cost nothing, like lists of models, how long a provider may take for them, and how it
+//	                    counts a prompt
+//	headers.go          which headers and query parameters are passed on
+//	record.go           what the transcript has of the calls, and that an item is written once
 package gateway

@@ -22,4 +22,23 @@
 //
 // Known secrets are masked in requests and answers before these are sent, stored, shown or used.
 // No path or link leads out of the directory.
+//
+// # Files
+//
+// Start reading in turn.go: work does the turns of an attempt.
+//
+//	turn.go          how many turns there are; what follows an answer that is refused, was cut off or calls no tool; how many
+//	                 of the last two, and of invalid tool calls, there may be in a row; when results are left out of a long
+//	                 conversation
+//	agent.go         the default bounds of turns, of an answer and of the context, how long an attempt may take, and what its
+//	                 outcome has
+//	answer.go        whether an answer is a stored or a new one, and how a new one is reserved and booked
+//	call.go          when an answer makes no progress or exceeds its budget, the largest answer, and when a rejected request
+//	                 counts as too long
+//	conversation.go  on what a stored answer depends (digest), how long the next request probably is, and which results are
+//	                 left out first
+//	tools.go         which tools a model has; tool_calls.go: what they do, how much a result, a listing and a search may have, and
+//	                 when finish names what is missing; tree.go: the largest file that is read and written, and which paths
+//	                 are refused
+//	text.go          the prompt; transcript.go: what the transcript has of answers, costs and tools
 package llm

@@ -15,4 +15,11 @@
 // -- marks the turns or calls of a model, ? what it is asked, and ~ what it thinks. Lines
 // that begin with two spaces and a bar belong to the item above them. What the agent says has
 // no mark. Nothing reads a transcript back: an agent may print lines of any form.
+//
+// Start reading in writer.go:
+//
+//	writer.go  how long an item and its first line may be, that secrets are masked, and how the arguments of a tool call are
+//	           shown
+//	brief.go   how many lines of an item are shown in brief, and how long these are; fold.go: which items of an agent program
+//	           are shown as one line
 package transcript
