@@ -47,32 +47,32 @@ func (a *Admissions) Admit(ctx context.Context, in AdmitInput) (Admission, error
 	}
 	t, err := a.Sessions.Team(ctx, in.Team)
 	if err != nil {
-		return Admission{}, storeError(err)
+		return Admission{}, storeError(ctx, err)
 	}
 	if in.Continues {
 		out, err := a.proceed(ctx, in, t)
-		return out, storeError(err)
+		return out, storeError(ctx, err)
 	}
 	offers, err := a.State.Offers(ctx)
 	if err != nil {
-		return Admission{}, storeError(err)
+		return Admission{}, storeError(ctx, err)
 	}
 	agents, faults := t.Admissible(offers, a.Clock())
 	if agents == nil { // this worker lives, but its offer could not be renewed in time: the database was away
-		return Admission{}, storeError(fmt.Errorf("no worker has renewed its offer within %s", spec.OfferLifetime))
+		return Admission{}, storeError(ctx, fmt.Errorf("no worker has renewed its offer within %s", spec.OfferLifetime))
 	}
 	if faults = append(faults, in.Course.Problems(t)...); len(faults) > 0 {
-		return Admission{Problems: faults}, nil
+		return refuseAdmission(ctx, faults), nil
 	}
 	r, err := a.claimAndRestore(ctx, in, t, agents)
 	if err != nil {
-		return Admission{}, storeError(err)
+		return Admission{}, storeError(ctx, err)
 	}
 	if len(r.faults) > 0 {
-		return Admission{Problems: r.faults}, nil
+		return refuseAdmission(ctx, r.faults), nil
 	}
 	if r.status.Checkpoint, err = a.writeFirstCheckpoint(ctx, r); err != nil {
-		return Admission{}, storeError(err)
+		return Admission{}, storeError(ctx, err)
 	}
 	out := r.admission()
 	out.Fallbacks, out.Webhook, out.SearchAttributes = t.Fallbacks(agents), spec.Webhook(offers, a.Clock()),
@@ -80,7 +80,7 @@ func (a *Admissions) Admit(ctx context.Context, in AdmitInput) (Admission, error
 	a.observe(r.status)
 	activity.GetLogger(ctx).Info("session admitted", "team", t.Name, "run", r.status.Run, "phases", len(out.Todo))
 	out, err = a.fitting(ctx, out)
-	return out, storeError(err)
+	return out, storeError(ctx, err)
 }
 
 // claimAndRestore decides on the session's work, and makes this run the only one that may write. A resume decides twice:

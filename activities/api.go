@@ -27,8 +27,8 @@ const (
 	AwaitBreakerName Name = "await-breaker"
 	// CloseName writes how the session ended; see [Boundaries.Close].
 	CloseName Name = "close-session"
-	// MarkName writes the session's status, and answers of people; see [Boundaries.Mark].
-	MarkName Name = "mark-session"
+	// WriteStatusName writes the session's status, and answers of people; see [Boundaries.WriteStatus].
+	WriteStatusName Name = "write-status"
 	// ReworkName sends a phase's work back; see [Boundaries.Rework].
 	ReworkName Name = "rework-session"
 	// RaiseName adds to a budget; see [Boundaries.Raise].
@@ -287,16 +287,16 @@ type Advanced struct {
 	Files string `json:"files,omitempty"`
 }
 
-// MarkInput is the input of MarkName: a session waits, or continues.
-type MarkInput struct {
+// WriteStatusInput is the input of WriteStatusName: a session waits, or continues.
+type WriteStatusInput struct {
 	Boundary
 	// Answer is the answer with which it continues. It is stored in a checkpoint. nil: it waits,
 	// or continues without an answer.
 	Answer *session.Answer `json:"answer,omitempty"`
 }
 
-// Marked is the session's newest checkpoint after an answer was stored.
-type Marked struct {
+// WrittenStatus is the session's newest checkpoint after an answer was stored.
+type WrittenStatus struct {
 	Head spec.Digest `json:"head,omitempty"`
 	// Nothing is the blob of a delta that changes nothing.
 	Nothing spec.Digest `json:"nothing,omitempty"`

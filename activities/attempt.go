@@ -52,7 +52,7 @@ func (a *attempt) run(ctx context.Context) (*session.RoundResult, attemptEnd, er
 	if err != nil {
 		return nil, end, err
 	}
-	if f := a.refused(end.outcome); f != nil {
+	if f := a.keepsWithoutConflict(end.outcome); f != nil {
 		return nil, end, f
 	}
 	contract, collect := contractOf(a.session.team, a.in), a.collection(end.dir)

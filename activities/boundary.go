@@ -263,6 +263,60 @@ func (g mergeBase) addArtifacts(ctx context.Context, tree spec.Digest, before []
 	return out, nil
 }
 
+// WriteStatus writes the session's status. After it has returned, a checkpoint has the person's answer:
+// who, when and why.
+func (b *Boundaries) WriteStatus(ctx context.Context, in WriteStatusInput) (WrittenStatus, error) {
+	if in.Answer == nil || in.Status.Checkpoint == "" {
+		_, err := b.write(ctx, in.Boundary, nil)
+		return WrittenStatus{}, b.failed(ctx, err)
+	}
+	out, err := b.keepAnswer(ctx, in)
+	return out, b.failed(ctx, err)
+}
+
+// keepAnswer writes a boundary whose checkpoint has an answer.
+func (b *Boundaries) keepAnswer(ctx context.Context, in WriteStatusInput) (out WrittenStatus, err error) {
+	s, err := b.session(ctx, in.Status.Checkpoint)
+	if err != nil {
+		return WrittenStatus{}, err
+	}
+	c := nextCheckpoint(ctx, s.checkpoint, in.Boundary)
+	c.Answers = withAnswer(c, *in.Answer)
+	nothing, err := b.Files.Overlay(ctx, c.Workspace, c.Workspace)
+	if err != nil {
+		return WrittenStatus{}, err
+	}
+	head, err := b.write(ctx, in.Boundary, &c)
+	return WrittenStatus{Head: head, Nothing: nothing.Delta}, err
+}
+
+// withAnswer returns the answers with a new one. An approval, and the choice of the later version
+// of a conflict, record the digest of the work that they are for. Several persons may approve in
+// answer to one request.
+func withAnswer(c session.Checkpoint, a session.Answer) []session.Answer {
+	switch {
+	case a.Action == session.AnswerApprove:
+		a.Work = c.WorkOf(a.Phase)
+	case a.Action == session.AnswerSkip && !a.CountsAsDone:
+		a.Work = c.WorkOf("")
+	}
+	earlier := slices.DeleteFunc(slices.Clone(c.Answers), func(b session.Answer) bool {
+		return b.Request == a.Request &&
+			a.SamePerson(b)
+	})
+	return append(earlier, a)
+}
+
+// Raise adds to a budget of the session. The calls that wait for it see it at once.
+func (b *Boundaries) Raise(ctx context.Context, in RaiseInput) (Raised, error) {
+	out := Raised{Scope: in.Scope}
+	raised, err := b.State.AddRaise(ctx, sessionKey(activity.GetInfo(ctx)), in.Raise, "update")
+	if raised != nil {
+		out.Cap, out.Spent = raised.Cap, raised.Held()
+	}
+	return out, storeError(ctx, err)
+}
+
 // covers reports whether all assignments belong to the phases.
 func covers(phases []string, assignments []session.CheckpointAssignment) bool {
 	return !slices.ContainsFunc(assignments, func(a session.CheckpointAssignment) bool {
@@ -305,6 +359,7 @@ func (b *Boundaries) write(ctx context.Context, at Boundary, c *session.Checkpoi
 
 // admitAgain admits a session that a restored database does not have.
 func (s sessionContext) admitAgain(ctx context.Context, db State) error {
+	activity.GetLogger(ctx).Warn("the database was restored and does not have the session; it is admitted again")
 	_, err := db.Admit(ctx, admissionOf(s.key, activity.GetInfo(ctx), s.team))
 	return err
 }
@@ -360,7 +415,7 @@ func (b *Boundaries) failed(ctx context.Context, err error) error {
 		attempt := int(activity.GetInfo(ctx).Attempt)
 		observerOrNone(b.Observer).StoreWaited(spec.Backoff(textfmt.Duration(storeWait), textfmt.Duration(storeWaitMax), attempt).Std())
 	}
-	return storeError(err)
+	return storeError(ctx, err)
 }
 
 // end sets the state in the status of a boundary at which the session ends.

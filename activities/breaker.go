@@ -234,3 +234,66 @@ func (b *agentBreaker) giveBack(ctx context.Context) {
 		b.send(ctx, permit.GiveBack(b.settings, b.clock()))
 	}
 }
+
+// defaultOpenWait is how long calls are refused by an open breaker without a known end of the cooldown.
+const defaultOpenWait = time.Minute
+
+// callBreaker applies the breaker of a round to the calls of an attempt, and reports them. It is a
+// [session.CallBreaker].
+type callBreaker struct {
+	*agentBreaker
+	ctx context.Context //nolint:containedctx // the attempt's context; reports outlive their calls
+	// generation is the breaker's when the last call was permitted, which may have been long after the round began.
+	generation atomic.Int64
+}
+
+// forCalls returns the breaker for the calls of an attempt; nil: there is none.
+func (b *agentBreaker) forCalls(ctx context.Context) session.CallBreaker {
+	if b.port == nil {
+		return nil
+	}
+	return &callBreaker{agentBreaker: b, ctx: ctx}
+}
+
+// RetryAfter returns for how long calls are refused; zero: they are permitted. A breaker that cannot be read permits calls. A
+// half-open one permits the calls of a probe.
+func (b *callBreaker) RetryAfter() time.Duration {
+	bounded, cancel := context.WithTimeout(b.ctx, breakerLimit)
+	defer cancel()
+	s, err := b.port.Read(bounded, b.settings.Name)
+	if err != nil {
+		return 0
+	}
+	b.generation.Store(s.Generation)
+	now := b.clock()
+	switch s = s.At(now); s.State {
+	case session.BreakerIsOpen:
+		if s.OpenUntil == nil {
+			return defaultOpenWait
+		}
+		return s.OpenUntil.Sub(now)
+	case session.BreakerHalfOpen:
+		if permit := b.rows.snapshot().Permit; permit == nil || permit.Holder == "" {
+			return defaultOpenWait
+		}
+	case session.BreakerClosed:
+	}
+	return 0
+}
+
+// Report reports a failure, or an answer.
+func (b *callBreaker) Report(f *failures.Failure) {
+	if f == nil {
+		b.reportProvider(b.ctx, nil)
+		return
+	}
+	permit := b.rows.snapshot().Permit
+	if permit == nil || b.settings.WeighFailure(f) != failures.CountsAsFailure {
+		return
+	}
+	b.send(b.ctx, session.BreakerReport{
+		ID: b.reportID("call"), Breaker: b.settings, Outcome: failures.CountsAsFailure,
+		BreakerPermit: session.BreakerPermit{Generation: max(permit.Generation, b.generation.Load()), Holder: permit.Holder},
+		Category:      f.Category, Message: textfmt.Shorten(f.Message, session.MaxMessage), RetryAfter: f.RetryAfter,
+	})
+}

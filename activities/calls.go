@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"go.temporal.io/sdk/activity"
@@ -16,7 +15,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/failures"
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
-	"github.com/maestro-hive/maestro/internal/core/textfmt"
 	"github.com/maestro-hive/maestro/internal/platform/failpoint"
 	"github.com/maestro-hive/maestro/internal/store/state"
 )
@@ -228,12 +226,15 @@ func (c *reservedCall) reserve(ctx context.Context) error {
 		case !verdict.Wait:
 			return failures.Failf(failures.TokenBudget, "%s", s.refuse(ctx, *verdict.Refused, verdict.Least))
 		}
-		if !waited && c.plan.OnWait != nil {
-			c.plan.OnWait()
+		progress := fmt.Sprintf("waiting: the budget of %s is reserved for calls in flight", budget.Label(verdict.Refused.Scope()))
+		if !waited {
+			activity.GetLogger(ctx).Info(progress)
+			if c.plan.OnWait != nil {
+				c.plan.OnWait()
+			}
 		}
 		waited = true
-		s.round.exec.setProgress(fmt.Sprintf("waiting: the budget of %s is reserved for calls in flight",
-			budget.Label(verdict.Refused.Scope())))
+		s.round.exec.setProgress(progress)
 		if err := s.sleep(ctx, wait); err != nil {
 			return err
 		}
@@ -389,65 +390,58 @@ func (c *reservedCall) progress(used cost.Usage, p state.Progress) error {
 		used.Tokens(), used.CostUSD, before.Tokens, before.USD, s.refuse(ctx, *refused, used.Amount()))
 }
 
-// defaultOpenWait is how long calls are refused by an open breaker without a known end of the cooldown.
-const defaultOpenWait = time.Minute
-
-// callBreaker applies the breaker of a round to the calls of an attempt, and reports them. It is a
-// [session.CallBreaker].
-type callBreaker struct {
-	*agentBreaker
-	ctx context.Context //nolint:containedctx // the attempt's context; reports outlive their calls
-	// generation is the breaker's when the last call was permitted, which may have been long after the round began.
-	generation atomic.Int64
-}
-
-// forCalls returns the breaker for the calls of an attempt; nil: there is none.
-func (b *agentBreaker) forCalls(ctx context.Context) session.CallBreaker {
-	if b.port == nil {
-		return nil
-	}
-	return &callBreaker{agentBreaker: b, ctx: ctx}
-}
-
-// RetryAfter returns for how long calls are refused; zero: they are permitted. A breaker that cannot be read permits calls. A
-// half-open one permits the calls of a probe.
-func (b *callBreaker) RetryAfter() time.Duration {
-	bounded, cancel := context.WithTimeout(b.ctx, breakerLimit)
-	defer cancel()
-	s, err := b.port.Read(bounded, b.settings.Name)
-	if err != nil {
-		return 0
-	}
-	b.generation.Store(s.Generation)
-	now := b.clock()
-	switch s = s.At(now); s.State {
-	case session.BreakerIsOpen:
-		if s.OpenUntil == nil {
-			return defaultOpenWait
+// load reads the assignment's calls. A call that an execution before this one did not end is unsettled from now on: its money
+// may be spent.
+func (s *spender) load(ctx context.Context, lost lostCalls) (calls []state.Call, err error) {
+	err = s.round.exec.retryStore(ctx, func() error {
+		if err := lost.settle(ctx, s.round.rows.of); err != nil {
+			return err
 		}
-		return s.OpenUntil.Sub(now)
-	case session.BreakerHalfOpen:
-		if permit := b.rows.snapshot().Permit; permit == nil || permit.Holder == "" {
-			return defaultOpenWait
-		}
-	case session.BreakerClosed:
-	}
-	return 0
-}
-
-// Report reports a failure, or an answer.
-func (b *callBreaker) Report(f *failures.Failure) {
-	if f == nil {
-		b.reportProvider(b.ctx, nil)
-		return
-	}
-	permit := b.rows.snapshot().Permit
-	if permit == nil || b.settings.WeighFailure(f) != failures.CountsAsFailure {
-		return
-	}
-	b.send(b.ctx, session.BreakerReport{
-		ID: b.reportID("call"), Breaker: b.settings, Outcome: failures.CountsAsFailure,
-		BreakerPermit: session.BreakerPermit{Generation: max(permit.Generation, b.generation.Load()), Holder: permit.Holder},
-		Category:      f.Category, Message: textfmt.Shorten(f.Message, session.MaxMessage), RetryAfter: f.RetryAfter,
+		calls, err = s.round.State.Calls(ctx, s.round.rows.of)
+		return err
 	})
+	s.ended = map[state.AttemptKey]cost.Usage{}
+	for _, c := range calls {
+		s.add(c.AttemptKey, c.Usage)
+	}
+	return calls, err
+}
+
+// add adds the cost of a call that has ended.
+func (s *spender) add(attempt state.AttemptKey, used cost.Usage) {
+	s.total = s.total.Add(used)
+	s.ended[attempt] = s.ended[attempt].Add(used)
+}
+
+// setAttempt sets the attempt of the next calls. No call of the previous one may be in flight.
+func (s *spender) setAttempt(attempt state.AttemptKey, earlier []state.AttemptKey) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.attempt, s.earlier = attempt, earlier
+	s.open, s.received, s.refusal = map[*reservedCall]cost.Usage{}, map[string]bool{}, nil
+}
+
+// spent returns what was spent on the running attempt, including calls in flight.
+func (s *spender) spent() cost.Usage {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sum := s.ended[s.attempt]
+	for _, used := range s.open {
+		sum = sum.Add(used)
+	}
+	return sum
+}
+
+// spentInAll is the known cost of the assignment's calls that have ended.
+func (s *spender) spentInAll() cost.Usage {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.total
+}
+
+// lastRefusal is the budget that has refused a call of the attempt; nil: none did.
+func (s *spender) lastRefusal() *BudgetStop {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.refusal
 }

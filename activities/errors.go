@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/maestro-hive/maestro/internal/core/failures"
@@ -32,7 +33,7 @@ func isPermanent(err error) bool {
 }
 
 // storeError converts a store's error to the error of an activity, retryable or not.
-func storeError(err error) error {
+func storeError(ctx context.Context, err error) error {
 	switch {
 	case err == nil:
 		return nil
@@ -41,6 +42,7 @@ func storeError(err error) error {
 	case isPermanent(err):
 		return unrecoverable(RoundFailure{Failure: *permanentFailure(err)}, err)
 	}
+	activity.GetLogger(ctx).Warn("the store cannot be used; the step is done again after a wait", "error", err)
 	return temporal.NewApplicationErrorWithOptions(err.Error(), session.StoreUnusable,
 		temporal.ApplicationErrorOptions{Cause: err})
 }

@@ -75,9 +75,9 @@ func (rs *Rounds) newExecution(ctx context.Context, id spec.AssignmentID) *execu
 	}
 }
 
-// start returns the context of the execution's work: see [execution.untilStopped]. While it
+// keepAlive returns the context of the execution's work: see [execution.untilStopped]. While it
 // lasts, Temporal gets heartbeats. The returned function ends both.
-func (e *execution) start(ctx context.Context, port Heartbeats, current func() Heartbeat) (work context.Context, end func()) {
+func (e *execution) keepAlive(ctx context.Context, port Heartbeats, current func() Heartbeat) (work context.Context, end func()) {
 	work, stop := e.untilStopped(ctx)
 	if port == nil {
 		return work, func() { stop(context.Canceled) }
@@ -160,6 +160,9 @@ func (e *execution) acquireLock(ctx context.Context) (unlock func(), err error) 
 			return held.Unlock, nil
 		}
 		e.agents.EndStopped()
+		if wait == lockEvery {
+			activity.GetLogger(ctx).Info("waiting for another process that still executes the assignment")
+		}
 		e.setProgress("waiting: another process still executes this assignment")
 		if err := sleep(ctx, wait); err != nil {
 			return nil, err
@@ -255,13 +258,13 @@ func executionEnd(ctx context.Context, err error, details ...any) error {
 		errors.Is(cause, activity.ErrActivityPaused), errors.Is(cause, activity.ErrActivityReset):
 		return newHandedOver(cause)
 	case errors.Is(cause, session.ErrFenced):
-		return storeError(session.ErrFenced)
+		return storeError(ctx, session.ErrFenced)
 	case ctx.Err() != nil:
 		return temporal.NewCanceledError(details...)
 	case isApplicationError(err):
 		return err
 	}
-	return storeError(err)
+	return storeError(ctx, err)
 }
 
 // continuesElsewhere reports whether another execution does the work from now on.

@@ -23,16 +23,22 @@ func spending(u cost.Usage) []any {
 	return []any{"tokens", u.Tokens(), "cost_usd", float64(u.CostUSD) / dollar}
 }
 
-// logAttempt logs how an attempt has ended.
-func logAttempt(ctx context.Context, f *failures.Failure, interrupted bool, took time.Duration, u cost.Usage) {
+// logAttempt logs how an attempt has ended. interrupted is what has interrupted it; nil: nothing.
+func logAttempt(ctx context.Context, f *failures.Failure, interrupted error, took time.Duration, u cost.Usage) {
 	outcome := []any{"outcome", "completed"}
 	switch {
-	case interrupted:
-		outcome = []any{"outcome", "interrupted"}
+	case interrupted != nil:
+		outcome = []any{"outcome", "interrupted", "error", textfmt.Shorten(interrupted.Error(), session.MaxMessage)}
 	case f != nil:
 		outcome = []any{"outcome", "failed", "category", f.Category, "error", textfmt.Shorten(f.Message, session.MaxMessage)}
 	}
 	activity.GetLogger(ctx).Info("attempt ended", slices.Concat(outcome, []any{"duration_seconds", took.Seconds()}, spending(u))...)
+}
+
+// refuseAdmission is the admission of a session that may not start, and logs why.
+func refuseAdmission(ctx context.Context, problems []string) Admission {
+	activity.GetLogger(ctx).Info("session not admitted", "problems", problems)
+	return Admission{Problems: problems}
 }
 
 // logRequest logs that a person is needed.
@@ -56,14 +62,14 @@ func logEnd(ctx context.Context, name string, state session.State, reason string
 	activity.GetLogger(ctx).Info("session ended", append(about, spending(u)...)...)
 }
 
-// storeLog stores a transcript. An error of the store is only logged: the attempt counts
-// without its transcript.
+// storeLog stores a transcript. If the store fails, that is logged, and the attempt counts without its transcript.
 func storeLog(ctx context.Context, files Files, agents Agents, log []byte) spec.Digest {
 	if len(log) == 0 {
 		return ""
 	}
 	digest, err := files.PutBlob(ctx, []byte(agents.Mask(string(log))))
 	if err != nil {
+		activity.GetLogger(ctx).Warn("the transcript of the attempt cannot be stored", "error", err)
 		return ""
 	}
 	return digest

@@ -38,7 +38,7 @@ type phaseMerge struct {
 func (ms *Merges) Merge(ctx context.Context, in MergeInput) (MergeResult, error) {
 	e := ms.Rounds.newExecution(ctx, spec.AssignmentID{Phase: in.Phase, Persona: in.Integrator})
 	defer e.dir.releaseLayers()
-	work, end := e.start(ctx, ms.Rounds.Heartbeats, func() Heartbeat {
+	work, end := e.keepAlive(ctx, ms.Rounds.Heartbeats, func() Heartbeat {
 		return Heartbeat{Attempt: 1, Progress: e.progressNow()}
 	})
 	defer end()

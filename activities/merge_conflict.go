@@ -151,9 +151,9 @@ func (c conflicts) report(ctx context.Context, files Files, f failures.Failure) 
 	return r, err
 }
 
-// refused returns why an outcome cannot be part of the session: it settles a conflict that the round does not have.
+// keepsWithoutConflict returns why an outcome cannot be part of the session: it settles a conflict that the round does not have.
 // nil: it can.
-func (a *attempt) refused(o session.Outcome) *failures.Failure {
+func (a *attempt) keepsWithoutConflict(o session.Outcome) *failures.Failure {
 	if len(o.SendsBack) == 0 && len(o.Kept) > 0 && a.merge.Sides == "" {
 		return failures.Failf(failures.InvalidOutput, "the result has kept, but this round has no merge conflict to settle; "+
 			"leave it out")

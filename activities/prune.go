@@ -73,5 +73,5 @@ func (p *Pruning) Prune(ctx context.Context, in PruneInput) (session.PruneReport
 	}
 	report, err := p.Store.Prune(ctx, o)
 	report.Pruned, report.Spared = nil, nil
-	return report, storeError(err)
+	return report, storeError(ctx, err)
 }

@@ -84,6 +84,23 @@ func (a *Admissions) restore(ctx context.Context, in AdmitInput, t spec.Team, ag
 	return r, nil
 }
 
+// Plan returns the decision of an admission on each assignment, in the order of the
+// phases, with the same texts; or a sentence for each reason why it would refuse the
+// course. It runs and writes nothing. A new session needs only Files, which must have the
+// workspace and the files that the course supplies.
+func (a *Admissions) Plan(ctx context.Context, p Planned) (plan []session.PlanEntry, faults []string, err error) {
+	if faults := p.Start.Course.Problems(p.Team); len(faults) > 0 {
+		return nil, faults, nil
+	}
+	p.Start.Run = max(p.Start.Run, 1)
+	r := a.restoration(ctx, p.Key, AdmitInput{Start: p.Start}, p.Team)
+	r.agents, r.requirement = p.Agents, p.Requirement
+	if err := r.judge(); err != nil {
+		return nil, nil, err
+	}
+	return r.plan, r.faults, nil
+}
+
 // restoration returns a restoration that has decided nothing yet.
 func (a *Admissions) restoration(ctx context.Context, key session.Key, in AdmitInput, t spec.Team) *restoration {
 	return &restoration{
@@ -100,11 +117,15 @@ func (a *Admissions) restoration(ctx context.Context, key session.Key, in AdmitI
 func (r *restoration) judge() error {
 	r.status = session.NewStatus(r.key.Session, r.team)
 	r.status.Run, r.status.Origin, r.status.Labels, r.status.Starter = r.in.Run, r.in.Origin, r.in.Labels, r.in.Starter
-	if err := r.loadEarlierRuns(); err != nil || len(r.faults) > 0 {
-		return err
+	if r.in.Run > 1 || r.in.Base != "" {
+		if err := r.loadEarlierRuns(); err != nil || len(r.faults) > 0 {
+			return err
+		}
 	}
-	if err := r.find(); err != nil {
-		return err
+	if r.in.Base != "" {
+		if err := r.findFinished(); err != nil {
+			return err
+		}
 	}
 	if err := r.decide(); err != nil {
 		return err
@@ -248,7 +269,7 @@ func (v *reuse) decideRest(selected bool) error {
 	if slices.ContainsFunc(v.team.Ancestors(v.phase.Name), func(above string) bool { return slices.Contains(v.todo, above) }) {
 		return nil
 	}
-	return v.start()
+	return v.findInput()
 }
 
 // phaseReusable reports whether the phase's work is reused as a whole: as it was merged,
@@ -266,8 +287,8 @@ func (v *reuse) phaseReusable() bool {
 	return !recorded || (v.phase.Solo() && !v.in.Course.PausesAfter(v.phase))
 }
 
-// start determines the phase's input. All phases that it depends on are done.
-func (v *reuse) start() (err error) {
+// findInput determines the phase's input. All phases that it depends on are done.
+func (v *reuse) findInput() (err error) {
 	if v.input.Manifest == "" {
 		if v.input, err = v.fold(v.team.Ancestors(v.phase.Name)); err != nil {
 			return err

@@ -1,6 +1,7 @@
 package activities_test
 
 import (
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/cost"
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
+	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/store/cas"
 	"github.com/maestro-hive/maestro/internal/store/state"
 	"github.com/maestro-hive/maestro/internal/store/state/statetest"
@@ -249,8 +251,8 @@ func (p *past) sendBack(to string, open []string, left ...session.CheckpointAssi
 // says keeps what a person has said.
 func (p *past) says(a session.Answer) {
 	p.t.Helper()
-	var out activities.Marked
-	execute(p.t, p.boundaries().Mark, activities.MarkInput{Boundary: p.boundary(), Answer: &a}, &out)
+	var out activities.WrittenStatus
+	execute(p.t, p.boundaries().WriteStatus, activities.WriteStatusInput{Boundary: p.boundary(), Answer: &a}, &out)
 	p.head = out.Head
 }
 
@@ -340,4 +342,37 @@ func TestAdmissionWaitsForOffers(t *testing.T) {
 	require.ErrorAs(t, err, &failed)
 	require.Equal(t, session.StoreUnusable, failed.Type())
 	require.False(t, failed.NonRetryable())
+}
+
+// TestARestoredDatabaseAdmitsTheSessionAgain where the backup is older than the session's start: the next round and the next
+// answer have rows to go to.
+func TestARestoredDatabaseAdmitsTheSessionAgain(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.state = restored(t)
+	_, err := d.round()
+	require.NoError(t, err)
+	record, err := d.state.(*state.DB).Record(t.Context(), d.dev())
+	require.NoError(t, err)
+	require.Len(t, record.Rounds, 1)
+
+	p := newPast(t)
+	at := p.boundary()
+	p.store.State = restored(t)
+	var out activities.WrittenStatus
+	execute(t, p.boundaries().WriteStatus, activities.WriteStatusInput{Boundary: at, Answer: &session.Answer{
+		Request: "1", Phase: "root", Persona: "p", Action: session.AnswerRetry, Note: "again",
+	}}, &out)
+	e, err := p.store.State.Execution(t.Context(), p.key())
+	require.NoError(t, err)
+	require.Equal(t, out.Head, e.Checkpoint)
+	require.Equal(t, at.Status.Team, e.Team)
+}
+
+// restored is a database that was restored from a backup without any session.
+func restored(t *testing.T) *state.DB {
+	t.Helper()
+	st, err := store.Create(filepath.Join(t.TempDir(), "restored"), store.Options{Clock: time.Now})
+	require.NoError(t, err)
+	return st.State
 }

@@ -90,7 +90,7 @@ func (rs *Rounds) Run(ctx context.Context, in RoundInput) (result session.RoundR
 	defer e.dir.releaseLayers()
 	defer e.background.Wait()
 	r := &round{Rounds: rs, in: in, exec: e, rows: newRoundRows(e, rs.State, in)}
-	work, end := e.start(ctx, rs.Heartbeats, r.heartbeat)
+	work, end := e.keepAlive(ctx, rs.Heartbeats, r.heartbeat)
 	defer end()
 	unlock, err := e.acquireLock(work)
 	if err != nil {
@@ -224,7 +224,7 @@ func (r *round) runAttempt(ctx context.Context, a *attempt) (*session.RoundResul
 	})
 	result, end, err := a.run(watched)
 	failure, failed := asFailure(err)
-	interrupted := false
+	var interrupted error
 	switch {
 	case err == nil:
 		ended(AttemptOutcome{})
@@ -232,7 +232,7 @@ func (r *round) runAttempt(ctx context.Context, a *attempt) (*session.RoundResul
 		ended(AttemptOutcome{Category: failure.Category})
 	default:
 		ended(AttemptOutcome{Interrupted: true})
-		interrupted = true
+		interrupted = cmp.Or(context.Cause(ctx), err)
 	}
 	logAttempt(ctx, failure, interrupted, r.Clock().Sub(began), r.spender.spent())
 	return result, end, err

@@ -86,7 +86,7 @@ func (l *roundRows) load(ctx context.Context, s sessionContext, agent string, no
 		return &result, nil
 	}
 	if l.round.AtWork {
-		l.countLostWorker()
+		l.countLostWorker(ctx)
 	}
 	return nil, nil
 }
@@ -112,9 +112,10 @@ func (l *roundRows) open(ctx context.Context, s sessionContext) (opened state.Op
 	return opened, err
 }
 
-func (l *roundRows) countLostWorker() {
+func (l *roundRows) countLostWorker(ctx context.Context) {
 	l.round.AtWork = false
 	l.round.Lost++
+	activity.GetLogger(ctx).Warn("the worker of an earlier execution was lost", "lost", l.round.Lost)
 	if l.round.Outage != nil { // the files may be half of what the agent was writing
 		outage := *l.round.Outage
 		outage.FilesInPlace = false
@@ -197,7 +198,7 @@ func (l *roundRows) change(change func(*session.RoundLog)) {
 	change(&l.round.RoundLog)
 }
 
-// setPermit notes how the breaker of the agent let the round begin, without a new revision.
+// setPermit notes how the breaker of the agent let the round begin. The next write has it.
 func (l *roundRows) setPermit(p *session.BreakerPermit) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

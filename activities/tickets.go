@@ -98,12 +98,12 @@ func (r *TicketRecords) Load(ctx context.Context, name string) (session.TicketRe
 	if errors.Is(err, session.ErrNotFound) {
 		return session.TicketRecord{Name: name}, nil
 	}
-	return record, storeError(err)
+	return record, storeError(ctx, err)
 }
 
 // Save writes the record of a ticket. It may be repeated.
 func (r *TicketRecords) Save(ctx context.Context, record session.TicketRecord) error {
-	return storeError(r.Store.PutTicket(ctx, r.Namespace, record))
+	return storeError(ctx, r.Store.PutTicket(ctx, r.Namespace, record))
 }
 
 // ticketError converts an error of the ticket system to the error of an activity.

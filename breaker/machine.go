@@ -1,6 +1,10 @@
-// Package breaker is the circuit breaker of an agent, or of a provider that several agents share. machine.go is pure: a state, an
-// event and a time give the next state. breakers.go keeps one state for all sessions of an installation, as a row of its
-// database.
+// Package breaker is the circuit breaker of an agent, or of a provider that several agents share. Start reading in machine.go,
+// which is pure: a state, an event and a time give the next state. breakers.go keeps one state for all sessions of an
+// installation, as a row of its database. The defaults of the settings are in internal/core/spec/breaker.go.
+//
+//	machine.go   when a breaker opens and closes, how the cooldown grows with each trip, how many rounds may probe, and how
+//	             long the lease of a probe lasts
+//	breakers.go  how an event changes the row, once for each id, and which outcomes write nothing
 package breaker
 
 import (

@@ -10,7 +10,6 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/maestro-hive/maestro/activities"
-	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
 )
 
@@ -31,7 +30,7 @@ const (
 var (
 	admitSession   = newStub(activities.AdmitName, (*activities.Admissions).Admit)
 	advanceSession = newStub(activities.AdvanceName, (*activities.Boundaries).Advance)
-	markSession    = newStub(activities.MarkName, (*activities.Boundaries).Mark)
+	writeStatus    = newStub(activities.WriteStatusName, (*activities.Boundaries).WriteStatus)
 	reworkSession  = newStub(activities.ReworkName, (*activities.Boundaries).Rework)
 	raiseBudget    = newStub(activities.RaiseName, (*activities.Boundaries).Raise)
 	closeSession   = newStubNoResult(activities.CloseName, (*activities.Boundaries).Close)
@@ -107,23 +106,6 @@ func (s stub[In, Out]) localFirst(ctx workflow.Context, in In) (Out, error) {
 		},
 	})
 	return s.get(ctx, s.start(regular, in))
-}
-
-// saveStatus writes the status, and the answer that the session continues with, if there is one. The
-// status of a session that has ended stays.
-func (s *sessionRun) saveStatus(ctx workflow.Context, answer *session.Answer) error {
-	if err := s.boundaries.Lock(ctx); err != nil {
-		return err
-	}
-	defer s.boundaries.Unlock()
-	if s.isEndStored() {
-		return nil
-	}
-	out, err := markSession.localFirst(ctx, activities.MarkInput{Boundary: s.boundary(ctx), Answer: answer})
-	if err == nil && out.Head != "" {
-		s.Status.Checkpoint, s.EmptyDelta = out.Head, out.Nothing
-	}
-	return err
 }
 
 // agentContext returns the context of activities on the workers of an agent. The activity

@@ -61,9 +61,9 @@ type assignment struct {
 //
 //	made by      the assignment                                        until
 //	nextStep{}   is in a round, or has no more to do                   the round's end
-//	nextRound    begins another round, but not before NotBefore        begin
-//	sameRound    continues its round with the activity Next            execute, in this run or the next
-//	askPerson    may begin no round before a person has answered       apply
+//	nextRound    begins another round, but not before NotBefore        runAssignment begins it
+//	sameRound    continues its round with the activity Next            executeRound does, in this run or the next
+//	askPerson    may begin no round before a person has answered       applyAnswer
 type nextStep struct {
 	Due       bool              `json:"due,omitempty"`
 	NotBefore time.Time         `json:"not_before,omitzero"`

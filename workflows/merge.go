@@ -15,9 +15,6 @@ import (
 // merge merges and verifies the work of a phase's personas. While the merged tree has a failure, the
 // integrator gets a further round on it, with the failure as feedback.
 func (s *sessionRun) merge(ctx workflow.Context, p *phase) error {
-	if p.Solo() {
-		return nil
-	}
 	integrator := p.Work[len(p.Work)-1]
 	for _, a := range p.Work {
 		if a.Persona == p.Integrator {

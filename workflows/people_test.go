@@ -195,7 +195,7 @@ func TestAlertsDoNotReplaceTheEndOfASession(t *testing.T) {
 	s.round = func(activities.RoundInput) (session.RoundResult, error) {
 		return session.RoundResult{}, failedRound(failures.Auth, "no key")
 	}
-	s.marking = func(activities.MarkInput) { require.Empty(t, s.closed) }
+	s.writing = func(activities.WriteStatusInput) { require.Empty(t, s.closed) }
 	env := s.play(t)
 	require.Error(t, env.GetWorkflowError())
 	require.Len(t, s.closed[0].Status.Alerts, 1)

@@ -255,7 +255,7 @@ func (s *sessionRun) validateAnswer(a session.Answer) error {
 // acceptAnswer stores an answer in its request. The waiting work continues, unless more approvals are needed.
 func (s *sessionRun) acceptAnswer(ctx workflow.Context, a session.Answer) (*request, *session.Answer) {
 	r := s.findRequest(a.Request)
-	workflow.GetLogger(ctx).Info("answer accepted", "request", r.ID, "action", string(a.Action))
+	workflow.GetLogger(ctx).Info("answer accepted", "request", r.ID, "action", string(a.Action), "by", a.By)
 	a.Phase, a.Persona, a.Since, a.At = r.Phase, r.Persona, r.Since, workflow.Now(ctx).UTC()
 	if a.By == "" {
 		a.By = "an unnamed person"

@@ -39,7 +39,7 @@ func TestApprovalInTheTaskOfTheEnd(t *testing.T) {
 	late := &reply{}
 	s.play(t, says(time.Hour, session.Answer{Request: "left.approval.1", Action: session.AnswerApprove}),
 		func(env *testsuite.TestWorkflowEnvironment) {
-			s.marking = func(activities.MarkInput) {
+			s.writing = func(activities.WriteStatusInput) {
 				late = resolve(env, session.Answer{Request: "right.approval.1", Action: session.AnswerApprove})
 				env.CancelWorkflow()
 			}
@@ -103,7 +103,7 @@ func TestSessionIsNotCompleteBeforeItsApprovalIsKept(t *testing.T) {
 				resolve(env, session.Answer{Request: "middle.approval.1", Action: session.AnswerApprove})
 			}
 		}
-		s.marking = func(in activities.MarkInput) {
+		s.writing = func(in activities.WriteStatusInput) {
 			if in.Answer.Phase == "middle" {
 				resolve(env, session.Answer{Request: "right.approval.1", Action: session.AnswerApprove})
 				close(released)

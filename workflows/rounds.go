@@ -55,50 +55,6 @@ func (a *assignment) roundID() string {
 	return fmt.Sprintf("%s.%s.%d", a.Phase, a.Persona, a.RoundsOfRun)
 }
 
-// step is one of the activities that a round may take.
-type step struct {
-	ID string `json:"id"`
-	// Outage is what to do about the previous activity's outage.
-	Outage activities.OutageStance `json:"outage,omitempty"`
-	// lease is set if the round probes the agent's breaker. A round that does not begin lets it expire.
-	lease session.BreakerPermit
-}
-
-// executeRound executes one round, with one activity or several: after a refusal by the breaker, an
-// exceeded budget or an outage of the provider, another activity continues the round, and no round
-// or attempt is counted. a.Next tells the session's next run where to continue.
-func (s *sessionRun) executeRound(ctx workflow.Context, a *assignment) stepEnd {
-	e := step{ID: a.roundID()}
-	if a.Next != nil {
-		e, a.nextStep = *a.Next, nextStep{}
-	} else {
-		a.Refused = nil
-	}
-	if stop := s.handedOverStop(a); stop != nil { // an earlier run waited for a budget, and this one goes on with that
-		next, waited := s.waitAfter(ctx, a, stepEnd{kind: stepOverBudget, budget: *stop})
-		if next == nil {
-			return waited
-		}
-		e = *next
-	}
-	for {
-		if s.ending.continuesAsNew() {
-			a.nextStep = sameRound(e)
-			return stepEnd{kind: stepHandedOver, err: errStopped}
-		}
-		ended := s.executeActivity(ctx, a, e)
-		if !ended.kind.continues() {
-			s.endOutage(ctx, a)
-			return ended
-		}
-		next, waited := s.waitAfter(ctx, a, ended)
-		if next == nil {
-			return waited
-		}
-		e = *next
-	}
-}
-
 // runAssignment executes rounds of one assignment until one succeeds. When they are used up, or another
 // one is useless, a person decides how it continues. This is retry level 2; level 1, the attempts inside
 // a round, is decided in activities/round.go.
@@ -147,6 +103,79 @@ func (s *sessionRun) runAssignment(ctx workflow.Context, a *assignment) error {
 			return end.err
 		}
 	}
+}
+
+// step is one of the activities that a round may take.
+type step struct {
+	ID string `json:"id"`
+	// Outage is what to do about the previous activity's outage.
+	Outage activities.OutageStance `json:"outage,omitempty"`
+	// lease is set if the round probes the agent's breaker. A round that does not begin lets it expire.
+	lease session.BreakerPermit
+}
+
+// executeRound executes one round, with one activity or several: after a refusal by the breaker, an
+// exceeded budget or an outage of the provider, another activity continues the round, and no round
+// or attempt is counted. a.Next tells the session's next run where to continue.
+func (s *sessionRun) executeRound(ctx workflow.Context, a *assignment) stepEnd {
+	e := step{ID: a.roundID()}
+	if a.Next != nil {
+		e, a.nextStep = *a.Next, nextStep{}
+	} else {
+		a.Refused = nil
+	}
+	if stop := s.handedOverStop(a); stop != nil { // an earlier run waited for a budget, and this one goes on with that
+		next, waited := s.waitAfter(ctx, a, stepEnd{kind: stepOverBudget, budget: *stop})
+		if next == nil {
+			return waited
+		}
+		e = *next
+	}
+	for {
+		if s.ending.continuesAsNew() {
+			a.nextStep = sameRound(e)
+			return stepEnd{kind: stepHandedOver, err: errStopped}
+		}
+		ended := s.executeActivity(ctx, a, e)
+		if !ended.kind.continues() {
+			s.endOutage(ctx, a)
+			return ended
+		}
+		workflow.GetLogger(ctx).Info("round waits", "assignment", a.String(), "round", a.Round, "because", ended.err)
+		next, waited := s.waitAfter(ctx, a, ended)
+		if next == nil {
+			return waited
+		}
+		e = *next
+	}
+}
+
+// waitAfter waits until another activity may continue a round, and returns that; nil: the round does not go on in this run, and
+// the end of the wait says why.
+func (s *sessionRun) waitAfter(ctx workflow.Context, a *assignment, ended stepEnd) (*step, stepEnd) {
+	var probe session.BreakerPermit
+	err := ended.err
+	a.Continuations++
+	switch ended.kind {
+	case stepRefused:
+		probe, err = s.afterRefusal(ctx, a, ended.breaker)
+	case stepOverBudget:
+		s.withdrawNotice(ctx, a.AssignmentID)
+		err = s.afterBudgetSpent(ctx, a, ended.budget)
+	case stepInOutage:
+		err = s.afterOutage(ctx, a, ended.outage, session.ForOutage.Rule().Actions...)
+	default: // nothing is waited for
+	}
+	next := step{ID: fmt.Sprintf("%s.%d", a.roundID(), a.Continuations), lease: probe, Outage: s.outageStance(a, err)}
+	waited := s.endOf(err)
+	switch waited.kind {
+	case stepDone, stepTryNow, stepOutOfPatience:
+		return &next, waited
+	case stepHandedOver:
+		a.nextStep = sameRound(next)
+	default:
+	}
+	return nil, waited
 }
 
 // executeActivity executes a round, or continues it, on a worker that offers its agent.
@@ -431,34 +460,6 @@ func afterRound(f failures.Failure, round int, retry spec.Retry) (time.Duration,
 func (s *sessionRun) pauseBeforeRound(ctx workflow.Context, a *assignment, wait time.Duration, summary string) error {
 	a.nextStep = nextRound(workflow.Now(ctx).Add(wait))
 	return s.ending.pause(ctx, wait, summary)
-}
-
-// waitAfter waits until another activity may continue a round, and returns that; nil: the round does not go on in this run, and
-// the end of the wait says why.
-func (s *sessionRun) waitAfter(ctx workflow.Context, a *assignment, ended stepEnd) (*step, stepEnd) {
-	var probe session.BreakerPermit
-	err := ended.err
-	a.Continuations++
-	switch ended.kind {
-	case stepRefused:
-		probe, err = s.afterRefusal(ctx, a, ended.breaker)
-	case stepOverBudget:
-		s.withdrawNotice(ctx, a.AssignmentID)
-		err = s.afterBudgetSpent(ctx, a, ended.budget)
-	case stepInOutage:
-		err = s.afterOutage(ctx, a, ended.outage, session.ForOutage.Rule().Actions...)
-	default: // nothing is waited for
-	}
-	next := step{ID: fmt.Sprintf("%s.%d", a.roundID(), a.Continuations), lease: probe, Outage: s.outageStance(a, err)}
-	waited := s.endOf(err)
-	switch waited.kind {
-	case stepDone, stepTryNow, stepOutOfPatience:
-		return &next, waited
-	case stepHandedOver:
-		a.nextStep = sameRound(next)
-	default:
-	}
-	return nil, waited
 }
 
 // endOutage notes that an assignment waits for no outage any more. The notices of a session that ends

@@ -209,7 +209,11 @@ func (s *sessionRun) runPhase(ctx workflow.Context, p *phase) error {
 	case p.Unapproved:
 		return s.reopenApproval(ctx, p)
 	}
-	for _, step := range []func(workflow.Context, *phase) error{s.produce, s.merge, s.advance, s.awaitApproval} {
+	steps := []func(workflow.Context, *phase) error{s.produce, s.merge, s.advance, s.awaitApproval}
+	if p.Solo() { // one persona, nothing to merge
+		steps = slices.Delete(steps, 1, 2)
+	}
+	for _, step := range steps {
 		if err := step(ctx, p); err != nil {
 			return err
 		}
@@ -333,6 +337,23 @@ func (s *sessionRun) boundary(ctx workflow.Context) activities.Boundary {
 	}
 }
 
+// saveStatus writes the status, and the answer that the session continues with, if there is one. The
+// status of a session that has ended stays.
+func (s *sessionRun) saveStatus(ctx workflow.Context, answer *session.Answer) error {
+	if err := s.boundaries.Lock(ctx); err != nil {
+		return err
+	}
+	defer s.boundaries.Unlock()
+	if s.isEndStored() {
+		return nil
+	}
+	out, err := writeStatus.localFirst(ctx, activities.WriteStatusInput{Boundary: s.boundary(ctx), Answer: answer})
+	if err == nil && out.Head != "" {
+		s.Status.Checkpoint, s.EmptyDelta = out.Head, out.Nothing
+	}
+	return err
+}
+
 // markDone sets a phase to done in the status of a boundary.
 func markDone(in *activities.AdvanceInput, name string) {
 	for i, p := range in.Status.Phases {
@@ -347,7 +368,8 @@ func markDone(in *activities.AdvanceInput, name string) {
 	refresh(&in.Status)
 }
 
-// setInput sets the input of a phase, or the conflict because of which it cannot start.
+// setInput sets the input of a phase, or the conflict because of which it cannot start. A phase with an input may start: see
+// [schedule.ready].
 func (s *sessionRun) setInput(ctx workflow.Context, name string, input, merged spec.Digest, conflicts []session.Conflict) {
 	p := s.Schedule.byName[name]
 	p.Input = cmp.Or(input, p.Input)

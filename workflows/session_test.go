@@ -85,8 +85,8 @@ type stage struct {
 	// answers are what people have said, reworks what was sent back.
 	answers []session.Answer
 	reworks []activities.ReworkInput
-	// marking, if set, is called while an answer is kept; sending while work is sent back.
-	marking func(in activities.MarkInput)
+	// writing, if set, is called while an answer is kept; sending while work is sent back.
+	writing func(in activities.WriteStatusInput)
 	sending func(in activities.ReworkInput)
 	// telling, if set, is called while people are told something.
 	telling func(in activities.NotifyInput)
@@ -122,18 +122,18 @@ func (s *stage) admit(ctx context.Context, in activities.AdmitInput) (activities
 	return a, nil
 }
 
-func (s *stage) mark(_ context.Context, in activities.MarkInput) (activities.Marked, error) {
-	if s.marking != nil {
-		s.marking(in)
+func (s *stage) writeStatus(_ context.Context, in activities.WriteStatusInput) (activities.WrittenStatus, error) {
+	if s.writing != nil {
+		s.writing(in)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.marked = append(s.marked, in.Status.Status)
 	if in.Answer == nil {
-		return activities.Marked{}, nil
+		return activities.WrittenStatus{}, nil
 	}
 	s.answers = append(s.answers, *in.Answer)
-	return activities.Marked{Head: "head-" + spec.Digest(in.Answer.Request), Nothing: "nothing"}, nil
+	return activities.WrittenStatus{Head: "head-" + spec.Digest(in.Answer.Request), Nothing: "nothing"}, nil
 }
 
 func (s *stage) sendBack(_ context.Context, in activities.ReworkInput) (activities.Reworked, error) {
@@ -259,7 +259,7 @@ func (s *stage) playFrom(t *testing.T, in workflows.SessionInput,
 	for name, fn := range map[activities.Name]any{
 		activities.AdmitName: s.admit, activities.RoundName: s.run, activities.MergeName: s.merged,
 		activities.AdvanceName: s.advance, activities.CloseName: s.close,
-		activities.MarkName: s.mark, activities.ReworkName: s.sendBack,
+		activities.WriteStatusName: s.writeStatus, activities.ReworkName: s.sendBack,
 		activities.NotifyName: s.notify,
 	} {
 		env.RegisterActivityWithOptions(fn, activity.RegisterOptions{Name: string(name)})

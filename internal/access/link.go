@@ -53,7 +53,7 @@ func ServedAt(ctx context.Context, db *state.DB) string {
 }
 
 // NewLink returns a link of a local user that signs in once, to a server that runs on this host: somebody with the role admin,
-// or a named person with roles.
+// or a named person with roles, who has no account: an account of that name ends its links.
 func NewLink(ctx context.Context, db *state.DB, audit *Audit, host, user, as string, roles Roles) (string, error) {
 	address, err := servedOn(ctx, db, host)
 	if err != nil {

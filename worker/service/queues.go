@@ -114,8 +114,9 @@ func (w *Worker) workflowQueue(p *plan) *queue {
 	waits := &activities.BreakerWaits{Breakers: w.breakers, Heartbeats: caller{w.Connection}, Clock: w.Clock}
 	tickets := &activities.TicketRecords{Store: w.store.State, Namespace: w.Connection.Namespace}
 	for name, fn := range map[activities.Name]any{
-		activities.AdmitName: admissions.Admit, activities.AdvanceName: boundaries.Advance, activities.MarkName: boundaries.Mark,
-		activities.ReworkName: boundaries.Rework, activities.RaiseName: boundaries.Raise, activities.CloseName: boundaries.Close,
+		activities.AdmitName: admissions.Admit, activities.AdvanceName: boundaries.Advance,
+		activities.WriteStatusName: boundaries.WriteStatus,
+		activities.ReworkName:      boundaries.Rework, activities.RaiseName: boundaries.Raise, activities.CloseName: boundaries.Close,
 		activities.StoreValueName: boundaries.StoreValue, activities.ReadValueName: boundaries.ReadValue,
 		activities.AwaitBreakerName: waits.Await,
 		activities.AwaitBudgetName:  (&activities.BudgetWaits{State: w.store.State}).Await,

@@ -1,6 +1,3 @@
-// Package service is the worker. It implements the ports of the activities with the
-// store and the agents, serves the task queues of one store, publishes the worker's
-// offer in the store, and drains when it is stopped.
 package service
 
 import (

@@ -124,7 +124,7 @@ func (c *runCommand) runHere(ctx context.Context, requirement []string) error {
 	if err := c.check(requirement, false); err != nil {
 		return err
 	}
-	ticket, text, err := c.work(ctx, requirement)
+	ticket, text, err := c.requirement(ctx, requirement)
 	if err != nil {
 		return err
 	}
@@ -210,7 +210,7 @@ func (c *runCommand) run(ctx context.Context, args []string) error {
 	if err := c.check(args[1:], server != nil); err != nil {
 		return err
 	}
-	ticket, requirement, err := c.work(ctx, args[1:])
+	ticket, requirement, err := c.requirement(ctx, args[1:])
 	if err != nil {
 		return err
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/maestro-hive/maestro/internal/platform/bounded"
 )
 
-// work is the requirement, and the ticket that it comes from; nil: none.
-func (c *runCommand) work(ctx context.Context, args []string) (*origin, string, error) {
+// requirement is the requirement, and the ticket that it comes from; nil: none.
+func (c *runCommand) requirement(ctx context.Context, args []string) (*origin, string, error) {
 	if c.fromJira == "" {
 		if address, ok := issues.Parse(strings.Join(args, " ")); ok && c.file == "" {
 			requirement, err := c.fetchIssue(ctx, address)

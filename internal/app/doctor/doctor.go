@@ -1,10 +1,3 @@
-// Package doctor checks everything that a session needs: this program
-// and those that it starts, the store and its disk space, Temporal and its namespace,
-// workers, breakers, a worker file. Each finding has a remedy, and a check that
-// hangs is a finding and does not stop the others. It changes nothing, and fixes nothing:
-// it writes a file to the store that it removes again.
-//
-// Start reading at the table of checks.
 package doctor
 
 import (

@@ -1,9 +1,3 @@
-// Command schemagen writes the JSON Schemas of team and worker files, and the
-// tables of keys in the pages on them.
-//
-// What a file may say is in the tags of the Go types that it is read into, and what it
-// means in their docstrings; both are taken from there. The loader validates with these
-// schemas, and checks in code what depends on several parts of a file.
 package main
 
 import (

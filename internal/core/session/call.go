@@ -62,8 +62,8 @@ type StoredTurn struct {
 	Tools []byte
 }
 
-// Calls records the paid calls of an attempt and enforces the budgets. It is safe for concurrent
-// use.
+// Calls records the paid calls of an attempt and enforces the budgets; the spender in activities/calls.go does. An attempt
+// gets it with its [Job]. It is safe for concurrent use.
 type Calls interface {
 	// Stored returns the oldest answer to the request that the running program has not received, of
 	// those that were paid for in this attempt, or in one whose conversation it continues; nil if there
@@ -104,7 +104,7 @@ type Call interface {
 	// reservation gets more, if the budget has more. A *Failure of category token_budget reports
 	// that nothing is left: the agent has to stop.
 	Spending(used cost.Usage) error
-	// Answered receives, before the call ends, what the provider has reported. Only traces use it.
+	// Answered receives what the provider has reported, for the call's row and for traces. It is called before the call ends.
 	Answered(a CallAnswer)
 }
 

@@ -9,7 +9,8 @@ import (
 )
 
 // Breaker are the settings of an agent's circuit breaker in a worker file. Agents with the same
-// breaker name share one breaker.
+// breaker name share one breaker: in one worker file their settings have to be equal; of several worker files the settings of
+// the last event hold.
 type Breaker struct {
 	// Name identifies the breaker in its store. Agents with the same name share the breaker, and
 	// must have equal settings of it. Left out, it is the agent's name.

@@ -171,8 +171,8 @@ type Budget struct {
 	// Daily caps what all sessions of the team in one store may spend in a day,
 	// by UTC.
 	Daily Cap `json:"daily,omitzero" yaml:"daily,omitempty"`
-	// WarnAt lists fractions of each budget. When one is reached, the worker's log, the
-	// status and the Web UI show a warning, once each.
+	// WarnAt lists fractions of each budget. When one is reached, the worker's log and
+	// the session's status show a warning, once each.
 	WarnAt []float64 `json:"warn_at,omitempty" yaml:"warn_at,omitempty" jsonschema:"exclusiveMinimum=0,exclusiveMaximum=1,uniqueItems=true"`
 	// OnExceeded is what happens when a budget is exhausted. With stop the assignment
 	// fails with token_budget. With ask it waits until a person raises the budget. With

@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
@@ -119,11 +120,11 @@ func (p *inboxPage) group(cards []RequestCard) {
 	}
 }
 
-// approvePage is the content of the page that approves phases together: first what is approved, then what
-// could not be.
+// approvePage is the content of the page that approves phases together: first the phases, then what became of each, where not
+// all of their sessions continue.
 type approvePage struct {
-	Cards  []RequestCard
-	Failed []string
+	Cards           []RequestCard
+	Failed, Waiting []string
 }
 
 // confirmMany shows the phases that were chosen in the inbox, before they are approved.
@@ -144,7 +145,8 @@ func (s *site) chosen(ctx context.Context, names []string) ([]RequestCard, error
 	return cards, err
 }
 
-// approveMany approves phases. What fails does not keep the others from it.
+// approveMany approves phases. What fails does not keep the others from it. A request's id stands for one state of the work: if
+// that was done again since it was looked at, the request is no longer open.
 func (s *site) approveMany(r *http.Request) (page, error) {
 	if err := r.ParseForm(); err != nil {
 		return page{}, wrongInput("Please choose again", err)
@@ -154,14 +156,26 @@ func (s *site) approveMany(r *http.Request) (page, error) {
 		return page{}, err
 	}
 	var content approvePage
-	for _, c := range cards {
-		in := control.AnswerInput{Session: c.Session, Request: c.ID, Body: control.AnswerBody{Action: session.AnswerApprove}}
-		if _, err := s.Requests.Answer(r.Context(), in); err != nil {
-			content.Failed = append(content.Failed, c.Subject+" of "+c.Session+": "+err.Error())
+	for _, name := range r.PostForm["request"] {
+		if !slices.ContainsFunc(cards, func(c RequestCard) bool { return c.Session+"/"+c.ID == name }) {
+			content.Failed = append(content.Failed, name+" waits for no approval now")
 		}
 	}
-	if len(content.Failed) == 0 {
+	for _, c := range cards {
+		in := control.AnswerInput{Session: c.Session, Request: c.ID, Body: control.AnswerBody{Action: session.AnswerApprove}}
+		doc, err := s.Requests.Answer(r.Context(), in)
+		if err != nil {
+			content.Failed = append(content.Failed, c.Subject+" of "+c.Session+": "+err.Error())
+		} else if what := became(doc); what != string(session.AnswerApprove) {
+			content.Waiting = append(content.Waiting, fmt.Sprintf(saidTexts[what], c.Session))
+		}
+	}
+	if len(content.Failed)+len(content.Waiting) == 0 {
 		return done("/inbox", "approved", ""), nil
 	}
-	return page{View: "approve", Title: "Approve", Status: http.StatusConflict, Content: content}, nil
+	out := page{View: "approve", Title: "Approve", Content: content}
+	if len(content.Failed) > 0 {
+		out.Status = http.StatusConflict
+	}
+	return out, nil
 }

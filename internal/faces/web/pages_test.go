@@ -1,8 +1,10 @@
 package web
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -82,7 +84,9 @@ func post(t *testing.T, address string, form url.Values) *http.Response {
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	answer, err := http.DefaultTransport.RoundTrip(r)
 	require.NoError(t, err)
-	require.NoError(t, answer.Body.Close())
+	text, err := io.ReadAll(answer.Body)
+	require.NoError(t, errors.Join(err, answer.Body.Close()))
+	answer.Body = io.NopCloser(bytes.NewReader(text))
 	return answer
 }
 
@@ -376,8 +380,13 @@ func TestManyRequestsAreAnsweredTogether(t *testing.T) {
 	_, text = visit(t, server.URL+"/inbox/approve?"+chosen.Encode())
 	says(t, text, "Approve 2 phases", "Add a --shout flag to many-7")
 	require.Empty(t, p.answers())
-	answer := post(t, server.URL+"/inbox/approve", chosen)
+	answer := post(t, server.URL+"/inbox/approve", url.Values{"request": {"many-0/r-0"}})
 	require.Equal(t, "/inbox?said=approved", answer.Header.Get("Location"))
+	answer = post(t, server.URL+"/inbox/approve", url.Values{"request": {"many-7/r-7", "absent/r-1"}})
+	require.Equal(t, http.StatusConflict, answer.StatusCode)
+	failed, err := io.ReadAll(answer.Body)
+	require.NoError(t, err)
+	says(t, string(failed), "1 request could not be approved; the others are.", "absent/r-1 waits for no approval now")
 	require.Equal(t, []session.Answer{
 		{Request: "r-0", Action: session.AnswerApprove, By: "alice"},
 		{Request: "r-7", Action: session.AnswerApprove, By: "alice"},

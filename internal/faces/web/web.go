@@ -45,7 +45,6 @@ type operations struct {
 	Pool        control.Pool
 	Reviews     control.Reviews
 	Attempts    control.Attempts
-	Audit       *access.Audit
 	Checkpoints control.Checkpoints
 	Starts      control.Starts
 	Teams       control.Teams
@@ -121,7 +120,7 @@ func New(o Options, base *control.Base) http.Handler {
 	s := &site{Options: o, views: loadViews(), operations: operations{
 		Sessions: control.Sessions{Base: base}, Requests: control.Requests{Base: base}, Money: control.Money{Base: base},
 		Pool: control.Pool{Base: base}, Reviews: control.Reviews{Base: base}, Attempts: control.Attempts{Base: base},
-		Audit: base.Audit, Checkpoints: control.Checkpoints{Base: base}, Starts: control.Starts{Base: base},
+		Checkpoints: control.Checkpoints{Base: base}, Starts: control.Starts{Base: base},
 		Teams: control.Teams{Base: base}, Health: control.Health{Base: base}, Alerts: control.Alerts{Base: base},
 		Hooks: control.Hooks{Base: base}, Account: control.Access{Base: base},
 	}}
@@ -195,17 +194,24 @@ func (s *site) answer(r *http.Request) (page, error) {
 	id, back := r.PathValue("session"), returnTo(r)
 	a := control.AnswerBody{Action: session.Action(r.PostFormValue("action")), Note: strings.TrimSpace(r.PostFormValue("note"))}
 	doc, err := s.Requests.Answer(r.Context(), control.AnswerInput{Session: id, Request: r.PathValue("request"), Body: a})
-	switch {
-	case failedWith(err, control.Conflict):
+	if failedWith(err, control.Conflict) {
 		p := problemOf(err)
 		p.Title = "The request was not answered"
 		return page{}, p
-	case err == nil && !doc.Taken:
-		return done(back, "left", id), nil
-	case err == nil && doc.Answer.Left > 0:
-		return done(back, "counted", id), nil
 	}
-	return done(back, string(a.Action), id), err
+	return done(back, became(doc), id), err
+}
+
+// became says what became of an answer, as a key of saidTexts.
+func became(a control.Answered) string {
+	switch {
+	case !a.Taken:
+		return "left"
+	case a.Answer.Left > 0:
+		return "counted"
+	default:
+		return string(a.Answer.Action)
+	}
 }
 
 // supply is a form with the files that stand for the work of an assignment.

@@ -64,7 +64,7 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) {
 	if r.ContentLength >= 0 {
 		size = min(size, r.ContentLength)
 	}
-	if access.bodies.Acquire(access.ctx, size) != nil {
+	if access.bodies.Acquire(r.Context(), size) != nil {
 		return
 	}
 	defer access.bodies.Release(size)
@@ -378,7 +378,8 @@ func (p *meteredCall) takePlace(ctx context.Context) bool {
 	return false
 }
 
-// leavePlace gives the place to others while the call waits for a budget. That time is not part of its patience.
+// leavePlace gives the place to others: at the end of a try, and while the call waits for a budget. That time is not part of its
+// patience.
 func (p *meteredCall) leavePlace() {
 	if p.release != nil {
 		p.release()

@@ -221,7 +221,7 @@ func (f Forecast) affordable(money cost.USD) int64 {
 	return n.Int64()
 }
 
-// Spent returns the usage of an incomplete answer: what the provider has counted, and an estimate
+// Spent returns the usage of an answer, whole or not: what the provider has counted, and an estimate
 // of the rest. The estimate does not exceed the bound of the answer, unless the answer clearly
 // has.
 func (f Forecast) Spent(a Facts) cost.Usage {

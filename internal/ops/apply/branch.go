@@ -286,7 +286,7 @@ func (b *branching) commit(ctx context.Context, tree string) (commit string, unn
 			g = g.with("GIT_"+who+"_NAME=Maestro", "GIT_"+who+"_EMAIL=maestro@localhost")
 		}
 	}
-	if commit, err = commitTree(ctx, g, b.message("", ""), tree, b.parent); err != nil {
+	if commit, err = commitTree(ctx, g, b.message(""), tree, b.parent); err != nil {
 		return "", unnamed, err
 	}
 	// The branch must still be as it was looked at.
@@ -311,14 +311,11 @@ func commitTree(ctx context.Context, g git, message, tree string, parents ...str
 const sessionTrailer = "Maestro-Session"
 
 // message is the commit's: its title, by default what was asked for, and by which session it was done.
-func (b *branching) message(title, body string) string {
+func (b *branching) message(title string) string {
 	w := b.work
 	subject := safetext.Clip(cmp.Or(title, textfmt.FirstLine(strings.TrimSpace(w.Requirement))), 72)
-	if body = strings.TrimSpace(safetext.Block(body)); body != "" {
-		body += "\n\n"
-	}
-	return fmt.Sprintf("%s\n\n%sThe work of session %s of team %s, after phase %s.\n\n%s: %s\nMaestro-Checkpoint: %s\n",
-		cmp.Or(subject, "The work of session "+w.Session), body, w.Session, safetext.Clip(w.Team.Name, 100),
+	return fmt.Sprintf("%s\n\nThe work of session %s of team %s, after phase %s.\n\n%s: %s\nMaestro-Checkpoint: %s\n",
+		cmp.Or(subject, "The work of session "+w.Session), w.Session, safetext.Clip(w.Team.Name, 100),
 		safetext.Clip(w.CurrentPhase, 100), sessionTrailer, w.Session,
 		w.Name)
 }

@@ -31,7 +31,7 @@ func (p *pushing) merge(ctx context.Context, ours, theirs string) (commit string
 	if theirs == p.base {
 		title = fmt.Sprintf("Merge branch '%s' into %s", p.target.Base, p.target.Branch)
 	}
-	return commitTree(ctx, p.git, p.message(title, ""), tree, ours, theirs)
+	return commitTree(ctx, p.git, p.message(title), tree, ours, theirs)
 }
 
 // mergeTrees returns the tree of a merge with a commit of others, which theirs stands for. Where both sides have changed the

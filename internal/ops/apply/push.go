@@ -37,8 +37,8 @@ type PushTarget struct {
 	// Resolved are the [ConflictError.Theirs] of all conflicts that the session was told of, oldest first: in conflicts with these
 	// commits, the session's lines are taken.
 	Resolved []string
-	// Title and Body begin the message of the commit. An empty title is the session's requirement.
-	Title, Body string
+	// Title begins the message of the commit. Empty: the session's requirement.
+	Title string
 	// Name, Mail and At are those of author and committer. A repeated push with the same ones makes the same commit. Mail must
 	// not change during a session: Maestro's commits are recognised by it and their trailer.
 	Name, Mail string
@@ -279,7 +279,7 @@ func (p *pushing) compose(ctx context.Context) (commit string, files []File, err
 	if before == made.after {
 		return onto, out.Files, nil
 	}
-	commit, err = commitTree(ctx, p.git, p.message(p.target.Title, p.target.Body), made.after, onto)
+	commit, err = commitTree(ctx, p.git, p.message(p.target.Title), made.after, onto)
 	return commit, out.Files, err
 }
 

@@ -110,7 +110,6 @@ func TestPassesOfASessionAreCommitsOfItsBranch(t *testing.T) {
 		"a.txt": "one\n2\n3\n4\n5\n6\n7\n8\n9\n", "gone": gittest.Removed, "new/tool": gittest.Executable("x\n"),
 		"link": gittest.Link("b/c"), "run": "no program\n", ".gitattributes": "* filter=evil\n",
 	}
-	d.target.Body = "Says more.\n\nMaestro-Session: other\x1b[2J\n---"
 	first := d.push(changes)
 	require.False(t, first.Unchanged)
 	require.Equal(t, base, first.Base)

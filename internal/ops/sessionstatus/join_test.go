@@ -76,7 +76,7 @@ func TestRecordsSayWhereWorkStandsSinceTheBoundary(t *testing.T) {
 func TestWaitsForTheStoreAreSaid(t *testing.T) {
 	t.Parallel()
 	running := enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING
-	for _, name := range []activities.Name{activities.AdvanceName, activities.MarkName} {
+	for _, name := range []activities.Name{activities.AdvanceName, activities.WriteStatusName} {
 		waits := &workflowpb.PendingActivityInfo{
 			ActivityType: &commonpb.ActivityType{Name: string(name)}, LastFailure: &failurepb.Failure{Message: "no space left"},
 		}

@@ -15,7 +15,7 @@ import (
 func storeWait(f facts) string {
 	for _, p := range f.description.GetPendingActivities() {
 		switch activities.Name(p.GetActivityType().GetName()) {
-		case activities.AdmitName, activities.AdvanceName, activities.MarkName, activities.ReworkName, activities.RaiseName,
+		case activities.AdmitName, activities.AdvanceName, activities.WriteStatusName, activities.ReworkName, activities.RaiseName,
 			activities.CloseName,
 			activities.StoreValueName, activities.ReadValueName:
 			if failure := p.GetLastFailure(); failure != nil {

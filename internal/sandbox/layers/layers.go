@@ -1,12 +1,3 @@
-// Package layers keeps trees as read-only layers, once per host, by the digests of their
-// manifests. The layers are the lower directories of overlays.
-//
-// A layer holds a whole tree, or what its tree adds to the whole one below it and changes in it. It is made in a temporary
-// directory and renamed, so that it exists completely or not at all, even after kill -9. Nothing is flushed to the disk: layers
-// that were made before the last boot of the host may be incomplete after a power loss. They are not used, and removed.
-//
-// Several processes may share one root. A shared flock on its directory keeps a layer, and
-// the one below it, from removal.
 package layers
 
 import (

@@ -1,10 +1,3 @@
-// Package cas is content-addressed storage. It stores blobs under their SHA-256, and manifests of
-// directory trees and deltas between them as blobs. It fills directories from trees and makes
-// trees of directories.
-//
-// Every read is verified. Content that does not match its digest is moved to damaged/ and
-// reported as [session.ErrCorrupt]. The package has no notion of sessions; package store decides
-// which blobs are still needed.
 package cas
 
 import (

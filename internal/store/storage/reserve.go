@@ -21,8 +21,8 @@ const (
 	reservePart = 4
 )
 
-// KeepReserve reserves space for small writes on a full disk. It has to be called periodically, because such a write uses up the
-// reserve. It does nothing if the disk has no space for it.
+// KeepReserve reserves space for small writes on a full disk. A worker calls it each time it renews its offer, because such a
+// write uses up the reserve. It does nothing if the disk has no space for it.
 func (d *Directory) KeepReserve() (err error) {
 	space, err := diskspace.Of(d.root)
 	if err != nil {

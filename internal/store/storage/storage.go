@@ -1,11 +1,3 @@
-// Package storage has the files of a store beside its database: the mirror's, which are replaced as a whole, and blobs, which
-// are immutable. They are in a [Directory] or in a [Bucket], which several processes may use at once.
-//
-// A key is a relative path of names that are separated by slashes; callers check what they make it of. They compare the errors
-// below with errors.Is. Any other error means that the storage cannot be used at the moment.
-//
-// A bucket: bucket.go opens it, bucket_write.go puts blobs together into objects, fetch.go reads them into the host's copies,
-// bucket_sweep.go removes unused objects, bucket_mirror.go has the mirror, and remote.go the requests.
 package storage
 
 import (

@@ -406,7 +406,7 @@ func register(env *testsuite.TestWorkflowEnvironment) {
 	add(activities.MergeName, in(func(p *process) *activities.Merges { return p.merges }, (*activities.Merges).Merge))
 	boundaries := func(p *process) *activities.Boundaries { return p.boundaries }
 	add(activities.AdvanceName, in(boundaries, (*activities.Boundaries).Advance))
-	add(activities.MarkName, in(boundaries, (*activities.Boundaries).Mark))
+	add(activities.WriteStatusName, in(boundaries, (*activities.Boundaries).WriteStatus))
 	add(activities.ReworkName, in(boundaries, (*activities.Boundaries).Rework))
 	add(activities.RaiseName, in(boundaries, (*activities.Boundaries).Raise))
 	add(activities.AwaitBreakerName, in(func(p *process) *activities.BreakerWaits { return p.waits },

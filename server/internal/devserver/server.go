@@ -1,5 +1,3 @@
-// Package devserver runs a complete Temporal service in this process: all of Temporal's services on one SQLite
-// database, and the Web UI. It is made for one machine: no TLS, no authentication, one history shard.
 package devserver
 
 import (

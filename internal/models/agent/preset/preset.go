@@ -1,5 +1,3 @@
-// Package preset describes agent programs (Claude Code, Codex, Gemini CLI): their flags, event
-// streams and usage files. It starts no process.
 package preset
 
 import (
