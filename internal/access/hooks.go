@@ -14,8 +14,6 @@ import (
 const (
 	// HookSecretPrefix is what secrets of hooks begin with, as Standard Webhooks wants it.
 	HookSecretPrefix = "whsec_"
-
-	maxHooks = 200
 )
 
 // HookKind is the format of a hook's calls and signatures.
@@ -64,11 +62,8 @@ func (h *Hooks) Add(ctx context.Context, made Hook) (secret string, _ Hook, err 
 	secret = newHookSecret()
 	event := Event{Action: "hook.add", Team: made.TeamName(), Subject: made.Name, Detail: string(made.Kind)}
 	err = h.audit.Change(ctx, Admin, event, func(ctx context.Context) error {
-		taken, err := h.db.AddHook(ctx, SecretHook{Hook: made, Secret: secret}, maxHooks)
-		switch {
-		case errors.Is(err, state.ErrFull):
-			return &NameError{text: fmt.Sprintf("the store has %d hooks already, and no more are allowed", maxHooks)}
-		case taken:
+		taken, err := h.db.AddHook(ctx, SecretHook{Hook: made, Secret: secret})
+		if taken {
 			return &NameError{text: fmt.Sprintf("hook %s exists already; choose another name, or remove that one", made.Name)}
 		}
 		return err

@@ -287,6 +287,6 @@ func (g *Guard) addPasskey(w http.ResponseWriter, r *http.Request, v visit, part
 	}
 	event := Event{Action: "passkey.add", Subject: own.Name, Detail: key.ID}
 	return accountPath, g.options.Audit.do(With(r.Context(), c.actor), event, func(ctx context.Context) error {
-		return g.options.DB.AddPasskey(ctx, key, maxPasskeys)
+		return g.options.DB.AddPasskey(ctx, key)
 	})
 }

@@ -15,8 +15,6 @@ import (
 )
 
 const (
-	// maxPeople have accounts, with those who were revoked.
-	maxPeople = 2000
 	// maxInvitation is for how long an invitation is good at most.
 	maxInvitation = 30 * 24 * time.Hour
 	// ResetLifetime is for how long a link for the recovery of an account is good.
@@ -83,11 +81,8 @@ func (p *People) Invite(ctx context.Context, n NewPerson) (link string, made Per
 	made = Person{ID: newID(), Name: n.Name, Roles: n.Roles, Groups: n.Groups, By: actor.Person(), ByID: actor.PersonID}
 	link, err = p.link(ctx, event, made.ID, state.ForAccount, func(ctx context.Context, inv state.Invitation) error {
 		var taken bool
-		made, taken, err = p.db.AddPerson(ctx, made, inv, n.Lifetime, maxPeople)
+		made, taken, err = p.db.AddPerson(ctx, made, inv, n.Lifetime)
 		switch {
-		case errors.Is(err, state.ErrFull):
-			return &NameError{text: fmt.Sprintf("the store has %d people already, and no more are allowed; those who were revoked count",
-				maxPeople)}
 		case taken && p.hidden(ctx, n.Name):
 			return &NameError{text: fmt.Sprintf("the name %s is taken; choose another", n.Name)}
 		case taken:

@@ -20,9 +20,7 @@ const (
 	// TokenPrefix is what tokens begin with, so that scanners for secrets find them.
 	TokenPrefix = "maestro_"
 
-	// maxTokens are known at once, with those that were revoked or have expired less than
-	// tokensKept ago.
-	maxTokens  = 2000
+	// tokensKept is for how long tokens are listed that were revoked or have expired.
 	tokensKept = 90 * 24 * time.Hour
 
 	// maxTokenGroups and maxGroup bound a token's groups, and the bytes of a group's name.
@@ -141,12 +139,8 @@ func (t *Tokens) Create(ctx context.Context, n NewToken) (secret string, made To
 	}
 	err = t.audit.do(ctx, event, func(ctx context.Context) (err error) {
 		var taken string
-		made, taken, err = t.db.AddToken(ctx, k, n.Lifetime, tokensKept, maxTokens)
-		switch {
-		case errors.Is(err, state.ErrFull):
-			return &NameError{text: fmt.Sprintf("the store has %d tokens already, and no more are allowed; revoked and expired ones "+
-				"count for 90 days", maxTokens)}
-		case taken != "":
+		made, taken, err = t.db.AddToken(ctx, k, n.Lifetime, tokensKept)
+		if taken != "" {
 			return &NameError{text: fmt.Sprintf("token %s exists already, with the id %s; choose another name, or revoke that one", n.Name,
 				taken)}
 		}

@@ -92,10 +92,7 @@ func (s *Store) VerifyAll(ctx context.Context) (Report, error) {
 
 // database verifies the pages of the database, and its sums.
 func (v *verification) database(ctx context.Context) error {
-	if err := v.store.State.Check(ctx); err != nil {
-		return v.fault(stateFault(err), "")
-	}
-	return v.fault(stateFault(v.store.State.CheckTotals(ctx)), "")
+	return v.fault(stateFault(v.store.State.Check(ctx)), "")
 }
 
 // stateFault is a damage of the database as a fault; other errors stay.

@@ -97,15 +97,11 @@ func (t *Tx) readSums(budgets []budget.Budget, s session.Key) error {
 	var each where
 	for i, b := range budgets {
 		of := budgetOwner(s, b.Kind)
-		from, unsettled := `calls`, unsettledSums
-		if b.Kind == session.BudgetOfDay { // the totals stay few however many calls there are
-			from, unsettled = `totals`, `coalesce(sum(estimated_tokens), 0), coalesce(sum(estimated_nano_usd), 0)`
-		}
 		which, args := paidBy(s, b)
 		raises := []any{of.Namespace, of.Session, string(b.Kind), b.Name, b.Day}
 		each.add(fmt.Sprintf(`select %d, `+raised+`, `+raised+`, coalesce(sum(tokens), 0), coalesce(sum(nano_usd), 0), %s,
-				coalesce(sum(reserved_tokens), 0), coalesce(sum(reserved_nano_usd), 0) from %s where %s`,
-			i, "tokens", "nano_usd", unsettled, from, which), slices.Concat(raises, raises, args)...)
+				coalesce(sum(reserved_tokens), 0), coalesce(sum(reserved_nano_usd), 0) from calls where %s`,
+			i, "tokens", "nano_usd", unsettledSums, which), slices.Concat(raises, raises, args)...)
 	}
 	return t.each(func(r *sql.Rows) error {
 		var i int
@@ -122,7 +118,7 @@ func (t *Tx) readSums(budgets []budget.Budget, s session.Key) error {
 	}, strings.Join(each.conditions, " union all "), each.args...)
 }
 
-// paidBy is the condition on the calls, or their totals, that a budget of a session pays for. Each ? is the place of an
+// paidBy is the condition on the calls that a budget of a session pays for. Each ? is the place of an
 // argument.
 func paidBy(s session.Key, b budget.Budget) (which string, args []any) {
 	which, args = `namespace = ? and session = ?`, []any{s.Namespace, s.Session}

@@ -341,26 +341,21 @@ func (t *Tx) call(id, lock string) (Call, error) {
 	return found.checked()
 }
 
-// insertCall writes a new call and adds it to the totals.
+// insertCall writes a new call.
 func (t *Tx) insertCall(c Call) error {
-	return cmp.Or(t.insert("calls", c.columns()), t.addToTotals(c.ID, "+"), t.changed(c.Key))
+	return cmp.Or(t.insert("calls", c.columns()), t.changed(c.Key))
 }
 
-// updateCall writes a call, and changes the totals by the difference.
+// updateCall writes a call, and notes that its session has changed.
 func (t *Tx) updateCall(c Call) error {
-	if err := t.addToTotals(c.ID, "-"); err != nil {
-		return err
-	}
 	return cmp.Or(t.writeCall(c), t.changed(c.Key))
 }
 
-// writeCall writes a call that is not in the totals, and adds it.
+// writeCall writes a call.
 func (t *Tx) writeCall(c Call) error {
 	all := c.columns()
-	if _, err := t.exec("update calls set "+all.assignments()+" where id = $1", all.values()...); err != nil {
-		return err
-	}
-	return t.addToTotals(c.ID, "+")
+	_, err := t.exec("update calls set "+all.assignments()+" where id = $1", all.values()...)
+	return err
 }
 
 // PaidAnswer finds the oldest stored answer to a request that the running program has not received yet. It may be of the running
@@ -443,7 +438,8 @@ func (t *Tx) largest(s session.Key, team, agent, day string) (most cost.Amount, 
 	if ok = n > 0; ok || err != nil {
 		return most, ok, err
 	}
-	err = t.row(`select coalesce(max(largest_tokens), 0), coalesce(max(largest_nano_usd), 0) from totals where team = $1 and day = $2 and agent = $3`,
+	err = t.row(`select coalesce(max(tokens), 0), coalesce(max(nano_usd), 0) from calls
+		where team = $1 and day = $2 and agent = $3 and state = 'answered'`,
 		team, day, agent).Scan(&most.Tokens, &most.USD)
 	return most, most != cost.Amount{}, err
 }

@@ -214,6 +214,12 @@ func (t *Tx) insert(table string, row columns) error {
 	return err
 }
 
+// insertNew inserts a row, unless there is one with the same key or name.
+func (t *Tx) insertNew(table string, row columns) (added bool, err error) {
+	n, err := t.exec("insert into "+table+" ("+row.names()+") values ("+row.places()+") on conflict do nothing", row.values()...)
+	return n > 0, err
+}
+
 // put inserts a row, or replaces the one with the same key if a condition holds. The condition calls the new row excluded.
 func (t *Tx) put(table, key string, row columns, condition string) error {
 	replaced := row.list(func(i int) string { return row[i].name + " = excluded." + row[i].name })

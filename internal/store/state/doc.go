@@ -19,8 +19,7 @@
 //	calls.go        what a call reserves, how its end is booked, which stored answer fits, and which calls a person may close
 //	budgets.go      which budgets a call counts against, and their sums and warnings; raises.go: what people add; day.go: a
 //	                team's day
-//	usage.go        sums of costs, and the totals that calls are added to; session_costs.go: the costs of a session, and whether
-//	                the totals are right; statistics.go: sums of outcomes
+//	usage.go        sums of costs; session_costs.go: the costs of a session; statistics.go: sums of outcomes
 //	sessions.go     which sessions a list has, and in which order; changes.go: which have changed since a reader looked
 //	breakers.go     that a change of a breaker counts once; workers.go: how long the offer of a worker is kept; teams.go: how
 //	                many versions of a team; tickets.go: that an older state of a ticket replaces no newer one;

@@ -43,24 +43,12 @@ type SecretHook struct {
 	Secret string
 }
 
-// AddHook adds a hook. taken: there is one with this name, and nothing is added. The error is [ErrFull] if there are as
-// many hooks as there may be.
-func (d *DB) AddHook(ctx context.Context, h SecretHook, most int) (taken bool, err error) {
+// AddHook adds a hook. taken: there is one with this name, and nothing is added.
+func (d *DB) AddHook(ctx context.Context, h SecretHook) (taken bool, err error) {
 	err = d.Write(ctx, func(t *Tx) error {
-		if err := t.lock("hooks"); err != nil {
-			return err
-		}
-		var named, all int
-		if err := t.row(`select count(case when name = $1 then 1 end), count(*) from hooks`, h.Name).Scan(&named, &all); err != nil {
-			return err
-		}
-		if taken = named > 0; taken {
-			return nil
-		}
-		if all >= most {
-			return ErrFull
-		}
-		return t.insert("hooks", columnsOf(&h))
+		added, err := t.insertNew("hooks", columnsOf(&h))
+		taken = !added
+		return err
 	})
 	return taken, err
 }

@@ -16,25 +16,18 @@ type Passkey struct {
 	UsedAt     *time.Time      `json:"used_at"`
 }
 
-// AddPasskey adds a passkey of a person. The error is [ErrFull] if there are as many as one person may have, and [ErrNotFound] if
-// the id is another passkey's.
-func (d *DB) AddPasskey(ctx context.Context, k Passkey, most int) error {
-	return d.writeAt(ctx, func(t *Tx, now int64) error {
-		var count int
-		if err := t.row(`select count(*) from passkeys where person = $1`, k.Person).Scan(&count); err != nil {
-			return err
-		}
-		if count >= most {
-			return ErrFull
-		}
-		return t.addPasskey(k, now)
-	})
+// AddPasskey adds a passkey of a person. The error is [ErrNotFound] if the id is another passkey's.
+func (d *DB) AddPasskey(ctx context.Context, k Passkey) error {
+	return d.writeAt(ctx, func(t *Tx, now int64) error { return t.addPasskey(k, now) })
 }
 
 func (t *Tx) addPasskey(k Passkey, now int64) error {
 	k.CreatedAt = timeOf(now)
-	row := columnsOf(&k)
-	return t.execOne("insert into passkeys ("+row.names()+") values ("+row.places()+") on conflict (id) do nothing", row.values()...)
+	added, err := t.insertNew("passkeys", columnsOf(&k))
+	if err == nil && !added {
+		err = ErrNotFound
+	}
+	return err
 }
 
 // PasskeysOf lists the passkeys of a person, the oldest first.

@@ -64,29 +64,13 @@ type Invitation struct {
 }
 
 // AddPerson adds a person with an invitation. taken: there is one with the name, in capital or small letters, and nothing is
-// added. One-time links that were made for the name end, with their browsers. The error is [ErrFull] if there are as many people
-// as there may be.
-func (d *DB) AddPerson(ctx context.Context, n Person, inv Invitation, lifetime time.Duration, most int) (made Person, taken bool,
-	err error,
-) {
+// added. One-time links that were made for the name end, with their browsers.
+func (d *DB) AddPerson(ctx context.Context, n Person, inv Invitation, lifetime time.Duration) (made Person, taken bool, err error) {
 	err = d.writeAt(ctx, func(t *Tx, now int64) error {
-		if err := t.lock("people"); err != nil {
-			return err
-		}
-		var count, named int
-		if err := t.row(`select count(*), coalesce(sum(case when lower(name) = lower($1) then 1 else 0 end), 0) from people`,
-			n.Name).Scan(&count, &named); err != nil {
-			return err
-		}
-		if taken = named > 0; taken {
-			return nil
-		}
-		if count >= most {
-			return ErrFull
-		}
 		made = n
 		made.CreatedAt = timeOf(now)
-		if err := t.insert("people", columnsOf(&made)); err != nil {
+		added, err := t.insertNew("people", columnsOf(&made))
+		if taken = !added; taken || err != nil {
 			return err
 		}
 		for _, statement := range []string{

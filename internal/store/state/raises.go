@@ -34,9 +34,7 @@ func (d *DB) AddRaise(ctx context.Context, s session.Key, r budget.Raise, via st
 			ID: r.ID, Key: of, Scope: kind, Name: name, Day: dayOfBudget(kind, dayOf(now)),
 			Amount: r.Added, ByPerson: r.By, Via: via, Note: r.Note, At: timeOf(now),
 		}
-		all := columnsOf(&row).withDigest()
-		if _, err := t.exec("insert into raises ("+all.names()+") values ("+all.places()+") on conflict (id) do nothing",
-			all.values()...); err != nil {
+		if _, err := t.insertNew("raises", columnsOf(&row).withDigest()); err != nil {
 			return fmt.Errorf("raise the budget of %s: %w", budget.Label(r.Scope), err)
 		}
 		budgets, err := t.budgets(Assignment{Key: s}, r.Team, dayOf(now), "")

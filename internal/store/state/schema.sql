@@ -428,36 +428,6 @@ create table raises (
 );
 create index raises_of_budget on raises (namespace, session, scope, name, day);
 
--- Sums of calls, changed in the transaction that changes the call: for pages, and for days of very many calls.
--- Verify compares them with the calls.
-create table totals (
-  namespace          text   not null,
-  team               text   not null,
-  day                text   not null,
-  agent              text   not null,
-  model              text   not null,
-  calls              bigint not null,  -- that have ended, and have cost something or have an answer
-  input_tokens       bigint not null,
-  output_tokens      bigint not null,
-  reasoning_tokens   bigint not null,
-  cache_read_tokens  bigint not null,
-  cache_write_tokens bigint not null,
-  cache_write_1h_tokens bigint not null,
-  web_searches       bigint not null,
-  tokens             bigint not null,  -- the known ones
-  nano_usd           bigint not null,
-  unsettled          bigint not null,  -- unsettled calls, and their estimates
-  estimated_tokens   bigint not null,
-  estimated_nano_usd bigint not null,
-  begun              bigint not null,  -- calls in progress, and what is reserved for them
-  reserved_tokens    bigint not null,
-  reserved_nano_usd  bigint not null,
-  largest_tokens     bigint not null,  -- of one answered call: the guess for the next one
-  largest_nano_usd   bigint not null,
-  primary key (namespace, team, day, agent, model)
-);
-create index totals_of_day on totals (team, day, agent);
-
 -- ------------------------------------------------------------------------------------------------------------------
 -- Whom it waits for
 

@@ -2,8 +2,6 @@ package state
 
 import (
 	"context"
-	"database/sql"
-	"fmt"
 
 	"github.com/maestro-hive/maestro/internal/core/budget"
 	"github.com/maestro-hive/maestro/internal/core/cost"
@@ -95,23 +93,4 @@ func (a *Account) Budget(scope string) budget.Budget {
 		b.Spent, b.Unsettled, b.Reserved = sum.Usage.Amount(), sum.Unsettled.Amount, sum.Reserved.Amount
 	}
 	return b
-}
-
-// CheckTotals compares the totals with the calls that they sum. The error is [ErrDamaged] if they differ.
-func (d *DB) CheckTotals(ctx context.Context) error {
-	return d.Read(ctx, func(t *Tx) error {
-		sums := eachFigure(figures, ", ", func(f figure) string { return "sum(" + f.ofCall + ") as " + f.name })
-		return t.each(func(r *sql.Rows) error {
-			var team, day, agent, model string
-			if err := r.Scan(&team, &day, &agent, &model); err != nil {
-				return err
-			}
-			return fmt.Errorf("%w: the total of team %s on %s, agent %s, model %s, differs from the sum of its calls", ErrDamaged, team,
-				day, agent, model)
-		}, `select t.team, t.day, t.agent, t.model from totals t left join (
-				select namespace, team, day, agent, model, `+sums+`
-				from calls group by namespace, team, day, agent, model) c
-			on c.namespace = t.namespace and c.team = t.team and c.day = t.day and c.agent = t.agent and c.model = t.model
-			where `+eachFigure(figures, " or ", func(f figure) string { return "t." + f.name + " <> coalesce(c." + f.name + ", 0)" }))
-	})
 }

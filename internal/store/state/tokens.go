@@ -2,15 +2,11 @@ package state
 
 import (
 	"context"
-	"errors"
 	"time"
 )
 
 // Role is what somebody may do for a team.
 type Role string
-
-// ErrFull means that there are as many rows as there may be.
-var ErrFull = errors.New("no more are allowed")
 
 // Token is a row of the tokens.
 type Token struct {
@@ -51,11 +47,8 @@ func (k Token) State(now time.Time) string {
 const active = `revoked_at is null and (expires_at is null or expires_at > $1)`
 
 // AddToken adds a token that expires after a lifetime; zero: never. Tokens that ended longer than kept ago are deleted
-// before. taken is the id of an active token with the name: then nothing is added. The error is [ErrFull] if there are as many
-// tokens as there may be.
-func (d *DB) AddToken(ctx context.Context, n Token, lifetime, kept time.Duration, most int) (made Token, taken string,
-	err error,
-) {
+// before. taken is the id of an active token with the name: then nothing is added.
+func (d *DB) AddToken(ctx context.Context, n Token, lifetime, kept time.Duration) (made Token, taken string, err error) {
 	err = d.writeAt(ctx, func(t *Tx, now int64) error {
 		taken = ""
 		if err := t.lock("tokens"); err != nil {
@@ -66,13 +59,6 @@ func (d *DB) AddToken(ctx context.Context, n Token, lifetime, kept time.Duration
 		}
 		if err := t.row(`select id from tokens where `+active+` and name = $2`, now, n.Name).Scan(&taken); !isNoRows(err) {
 			return err
-		}
-		var count int
-		if err := t.row(`select count(*) from tokens`).Scan(&count); err != nil {
-			return err
-		}
-		if count >= most {
-			return ErrFull
 		}
 		made = n
 		if made.CreatedAt = timeOf(now); lifetime > 0 {

@@ -18,15 +18,10 @@ func (d *DB) Usage(ctx context.Context, by []string, since string, f Filter) ([]
 }
 
 func (t *Tx) usage(by []string, since string, f Filter) ([]Cost, error) {
-	w, from, figures := &where{}, `calls c`, sums(func(f figure) string { return f.ofCall })
-	switch {
-	case onlyTotals(by, f):
-		from, figures = `totals c`, sums(func(f figure) string { return f.name })
-		w.add("c.namespace = ?", f.Namespace)
-		oneOf(w, "c.team", f.Teams)
-	case f.Session != "":
+	w, from := &where{}, `calls c`
+	if f.Session != "" {
 		w.add("c.namespace = ? and c.session = ?", f.Namespace, f.Session)
-	default:
+	} else {
 		w = f.where()
 		from += ` join (select s.namespace, s.session, s.started_at as session_started from sessions s where ` + w.String() + `) s
 			on c.namespace = s.namespace and c.session = s.session`
@@ -44,13 +39,6 @@ func (t *Tx) usage(by []string, since string, f Filter) ([]Cost, error) {
 		costs[i].Tokens = c.Usage.Tokens()
 	}
 	return costs, err
-}
-
-// onlyTotals reports whether the totals have all that is asked for: they know neither sessions nor their parts.
-func onlyTotals(by []string, f Filter) bool {
-	return !slices.ContainsFunc(by, func(key string) bool { return key == "session" || key == "phase" || key == "persona" }) &&
-		len(f.Status)+len(f.Labels) == 0 && f.Since.IsZero() && f.Until.IsZero() && f.AlertedSince.IsZero() && f.Text == "" &&
-		f.Session == ""
 }
 
 // order sorts the sums: those of one session by its phases, and then as it began to pay. Phases that the team does not have
@@ -73,53 +61,12 @@ func order(by []string, f Filter) string {
 	return " order by " + strings.Join(keys, ", ")
 }
 
-// figure is a column of totals, and what a call adds to it.
-type figure struct{ name, ofCall string }
-
-// figures are those of a [Spending], in the order of its fields and of those of its Usage, and the tokens that budgets count.
-var figures = []figure{
-	{"calls", "case when ended_at is not null and (answer <> '' or tokens <> 0 or nano_usd <> 0) then 1 else 0 end"},
-	{"input_tokens", "input_tokens"},
-	{"output_tokens", "output_tokens"},
-	{"cache_read_tokens", "cache_read_tokens"},
-	{"cache_write_tokens", "cache_write_tokens"},
-	{"reasoning_tokens", "reasoning_tokens"},
-	{"cache_write_1h_tokens", "cache_write_1h_tokens"},
-	{"web_searches", "web_searches"},
-	{"nano_usd", "nano_usd"},
-	{"unsettled", "case when state = 'unsettled' then 1 else 0 end"},
-	{"estimated_tokens", "case when state = 'unsettled' then estimated_tokens else 0 end"},
-	{"estimated_nano_usd", "case when state = 'unsettled' then estimated_nano_usd else 0 end"},
-	{"begun", "case when state = 'begun' then 1 else 0 end"},
-	{"reserved_tokens", "reserved_tokens"},
-	{"reserved_nano_usd", "reserved_nano_usd"},
-	{"tokens", "tokens"},
-}
-
-// eachFigure is a list with an item for each figure.
-func eachFigure(all []figure, separator string, item func(f figure) string) string {
-	items := make([]string, len(all))
-	for i, f := range all {
-		items[i] = item(f)
-	}
-	return strings.Join(items, separator)
-}
-
-// addToTotals adds a call to the totals of its team, day, agent and model. sign is + or, before the call is changed, -.
-func (t *Tx) addToTotals(id, sign string) error {
-	names := eachFigure(figures, ", ", func(f figure) string { return f.name })
-	added := eachFigure(figures, ", ", func(f figure) string { return sign + "(" + f.ofCall + ")" })
-	sums := eachFigure(figures, ", ", func(f figure) string { return f.name + " = totals." + f.name + " + excluded." + f.name })
-	_, err := t.exec(`insert into totals (namespace, team, day, agent, model, largest_tokens, largest_nano_usd, `+names+`)
-		select namespace, team, day, agent, model, case when state = 'answered' then tokens else 0 end,
-			case when state = 'answered' then nano_usd else 0 end, `+added+` from calls where id = $1
-		on conflict (namespace, team, day, agent, model) do update set `+sums+`,
-			largest_tokens = case when excluded.largest_tokens > totals.largest_tokens then excluded.largest_tokens
-				else totals.largest_tokens end,
-			largest_nano_usd = case when excluded.largest_nano_usd > totals.largest_nano_usd then excluded.largest_nano_usd
-				else totals.largest_nano_usd end`, id)
-	return err
-}
+// figures are the sums of a [Spending], in the order of its fields and of those of its Usage.
+const figures = `count(case when ended_at is not null and (answer <> '' or tokens <> 0 or nano_usd <> 0) then 1 end),
+	coalesce(sum(input_tokens), 0), coalesce(sum(output_tokens), 0), coalesce(sum(cache_read_tokens), 0),
+	coalesce(sum(cache_write_tokens), 0), coalesce(sum(reasoning_tokens), 0), coalesce(sum(cache_write_1h_tokens), 0),
+	coalesce(sum(web_searches), 0), coalesce(sum(nano_usd), 0), count(case when state = 'unsettled' then 1 end), ` + unsettledSums + `,
+	count(case when state = 'begun' then 1 end), coalesce(sum(reserved_tokens), 0), coalesce(sum(reserved_nano_usd), 0)`
 
 // Cost is what some calls have cost. A sum has only the keys by which it was grouped.
 type Cost struct {
@@ -162,11 +109,6 @@ func (s Spending) Add(o Spending) Spending {
 
 // CostKeys are the fields by which costs can be summed, in the order of a Cost.
 var CostKeys = []string{"team", "session", "phase", "persona", "agent", "model", "day"}
-
-// sums are the figures of a Cost, each summed over its expression.
-func sums(of func(f figure) string) string {
-	return eachFigure(figures[:len(figures)-1], ", ", func(f figure) string { return "coalesce(sum(" + of(f) + "), 0)" })
-}
 
 // Key is the field for one of [CostKeys].
 func (c *Cost) Key(name string) *string {

@@ -69,7 +69,7 @@ func answersAreReceivedOnce(t *testing.T, b *bench) {
 	require.ErrorIs(t, err, state.ErrNotFound, "a third equal request pays")
 }
 
-// costsKeepTheKindsOfTokens in the sums over calls and in the totals.
+// costsKeepTheKindsOfTokens in the sums over calls.
 func costsKeepTheKindsOfTokens(t *testing.T, b *bench) {
 	b.admit(t, "s", "r")
 	used := cost.Usage{
