@@ -110,7 +110,7 @@ func (a *Admissions) claimAndRestore(ctx context.Context, in AdmitInput, t spec.
 		if err := a.State.Undo(ctx, r.key, info.WorkflowExecution.RunID, r.undone()); err != nil {
 			return r, err
 		}
-		if err := (lostCalls{a.State, a.Sessions, a.Programs, a.WorkDirs, nil}).settleAll(ctx, r.key); err != nil {
+		if err := (lostCalls{a.State, a.Sessions, a.Programs, a.WorkDirs, nil}).endAll(ctx, r.key); err != nil {
 			return r, err
 		}
 	}

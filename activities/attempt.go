@@ -372,20 +372,6 @@ func (a *attempt) collection(dir session.WorkDir) session.Collect {
 	}
 }
 
-// collect stores the changes. The work is already paid for, so it waits for a store
-// that cannot be used.
-func (c checks) collect(ctx context.Context, req session.Collect) (collected session.Collected, err error) {
-	err = c.exec.retryStore(ctx, func() error {
-		if full := c.exec.dir.now().full; full != nil {
-			return diskFilledError{full}
-		}
-		c.exec.dir.restoreAccess()
-		collected, err = c.files.Collect(ctx, req)
-		return err
-	})
-	return collected, err
-}
-
 // noteCollected notes durably that the agent's files are stored.
 func (a *attempt) noteCollected(ctx context.Context, files spec.Digest) error {
 	ended := *a.rows.snapshot().Ended

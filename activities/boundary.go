@@ -427,7 +427,7 @@ func (at *Boundary) end(state session.State) {
 // lost. It fails as long as that cannot be written.
 func (b *Boundaries) Close(ctx context.Context, in CloseInput) error {
 	if in.Status.Status != session.Completed {
-		if err := b.lostCalls().settleAll(ctx, sessionKey(activity.GetInfo(ctx))); err != nil {
+		if err := b.lostCalls().endAll(ctx, sessionKey(activity.GetInfo(ctx))); err != nil {
 			activity.GetLogger(ctx).Warn("the session's cost is not final", "error", err)
 		}
 	}

@@ -394,7 +394,7 @@ func (c *reservedCall) progress(used cost.Usage, p state.Progress) error {
 // may be spent.
 func (s *spender) load(ctx context.Context, lost lostCalls) (calls []state.Call, err error) {
 	err = s.round.exec.retryStore(ctx, func() error {
-		if err := lost.settle(ctx, s.round.rows.of); err != nil {
+		if err := lost.endCalls(ctx, s.round.rows.of); err != nil {
 			return err
 		}
 		calls, err = s.round.State.Calls(ctx, s.round.rows.of)

@@ -21,6 +21,20 @@ type checks struct {
 	session sessionContext
 }
 
+// collect stores the changes. The work is already paid for, so it waits for a store
+// that cannot be used.
+func (c checks) collect(ctx context.Context, req session.Collect) (collected session.Collected, err error) {
+	err = c.exec.retryStore(ctx, func() error {
+		if full := c.exec.dir.now().full; full != nil {
+			return diskFilledError{full}
+		}
+		c.exec.dir.restoreAccess()
+		collected, err = c.files.Collect(ctx, req)
+		return err
+	})
+	return collected, err
+}
+
 // verify checks whether collected work fulfils a contract. It returns the work with the files
 // that the checks may leave, also if one of them has failed.
 func (c checks) verify(ctx context.Context, contract spec.Contract, dir session.WorkDir, req session.Collect,

@@ -30,8 +30,8 @@ type endedCost struct {
 	used    cost.Usage
 }
 
-// settleAll ends the lost calls of all assignments of a session that nobody executes. Reservations for them are released.
-func (l lostCalls) settleAll(ctx context.Context, key session.Key) error {
+// endAll ends the lost calls of all assignments of a session that nobody executes. Reservations for them are released.
+func (l lostCalls) endAll(ctx context.Context, key session.Key) error {
 	open, err := l.state.UnfinishedCalls(ctx, state.Assignment{Key: key})
 	if err != nil {
 		return err
@@ -45,7 +45,7 @@ func (l lostCalls) settleAll(ctx context.Context, key session.Key) error {
 		seen[c.AssignmentID] = true
 		lock, ok, err := l.sessions.Lock(ctx, key, c.AssignmentID)
 		if err == nil && ok {
-			err = l.settle(ctx, c.Assignment)
+			err = l.endCalls(ctx, c.Assignment)
 			lock.Unlock()
 		} // an executor at work is fenced, and ends its calls itself
 		failed = append(failed, err)
@@ -53,8 +53,8 @@ func (l lostCalls) settleAll(ctx context.Context, key session.Key) error {
 	return errors.Join(failed...)
 }
 
-// settle ends the lost calls of an assignment whose lock the caller holds.
-func (l lostCalls) settle(ctx context.Context, a state.Assignment) error {
+// endCalls ends the lost calls of an assignment whose lock the caller holds.
+func (l lostCalls) endCalls(ctx context.Context, a state.Assignment) error {
 	open, err := l.state.UnfinishedCalls(ctx, a)
 	if err != nil {
 		return err

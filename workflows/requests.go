@@ -25,7 +25,12 @@ import (
 //	set     yes      any     is done: the session has done as the answer says
 //	set     -        yes     is answered, but not applied: the session ends, or the phase is repeated
 //
-// A session that continues as new passes the first and the third kind to the next run.
+// A session that continues as new passes the first and the third kind to the next run. The coroutines that meet here:
+//
+//	set by                                        awaited by
+//	answer   acceptAnswer, in the update          awaitAnswer (help.go), awaitApproval: the phase's coroutine
+//	applied  awaitApproval, help.go, rework.go    awaitApplied: the update, whose caller waits for it
+//	closed   whoever has waited, or a withdrawal  awaitApplied
 type request struct {
 	session.Request
 	// Stop is the exceeded budget; nil if the request is not about a budget.

@@ -32,8 +32,12 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) {
 	path, _, _ := strings.Cut(r.RequestURI, "?")
 	name, rest, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
 	access := r.Context().Value(accessKey{}).(*Access) //nolint:forcetypeassert // of each connection
+	deny := func(api wire.API, why wire.Refusal, message string) {
+		access.transcriber.writeRefused(name, errors.New(message))
+		refuse(w, api, why, message, 0)
+	}
 	if subtle.ConstantTimeCompare([]byte(wire.Credential(r)), []byte(access.Token)) == 0 {
-		refuse(w, g.api(name), wire.Unauthorized, "the token is not that of this attempt", 0)
+		deny(g.api(name), wire.Unauthorized, "the token is not that of this attempt")
 		return
 	}
 	leave, ok := access.track()
@@ -46,12 +50,12 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) {
 	defer context.AfterFunc(access.ctx, func() { _ = http.NewResponseController(w).SetWriteDeadline(time.Unix(1, 0)) })()
 	p := g.providerFor(access, name)
 	if p == nil || r.Method == http.MethodConnect || r.URL.IsAbs() || r.URL.Host != "" {
-		refuse(w, g.api(name), wire.NotFound, "the attempt has no provider at this address", 0)
+		deny(g.api(name), wire.NotFound, "the attempt has no provider at this address: "+path)
 		return
 	}
 	to, ok := p.API.Route(r.Method, "/"+rest)
 	if !ok {
-		refuse(w, p.API, wire.NotFound, "the gateway permits only calls of models, counts of tokens and lists of models", 0)
+		deny(p.API, wire.NotFound, "the gateway permits only calls of models, counts of tokens and lists of models, not "+r.Method+" "+path)
 		return
 	}
 	select {
@@ -105,16 +109,19 @@ func (q *request) body() ([]byte, bool) {
 	_ = control.SetReadDeadline(q.gateway.o.Now().Add(time.Minute)) // a connection supports deadlines
 	body, err := io.ReadAll(http.MaxBytesReader(q.w, q.r.Body, q.gateway.o.MaxRequest))
 	_ = control.SetReadDeadline(time.Time{})
+	why, message := wire.Invalid, ""
 	switch {
 	case err != nil && int64(len(body)) >= q.gateway.o.MaxRequest:
-		q.refuse(wire.TooLarge, "the request is too large", 0)
+		why, message = wire.TooLarge, "the request is too large"
 	case err != nil:
-		q.refuse(wire.Invalid, "the request is incomplete", 0)
+		message = "the request is incomplete"
 	case q.r.Header.Get("Content-Encoding") != "":
-		q.refuse(wire.Invalid, "compressed requests are not supported", 0)
+		message = "compressed requests are not supported"
 	default:
 		return body, q.permits(body)
 	}
+	q.transcriber.writeRefused(q.provider.Name, errors.New(message))
+	q.refuse(why, message, 0)
 	return nil, false
 }
 
@@ -129,7 +136,7 @@ func (q *request) permits(body []byte) bool {
 	}
 	err := fmt.Errorf("%s is not permitted: the provider would reach the web, and the network of agent %s is restricted; "+
 		"leave it out, or set web_tools: true for the agent in the worker file", textfmt.Shorten(what, 80), q.attempt.Agent)
-	q.recorder.writeRefused(q.provider.Name, err)
+	q.transcriber.writeRefused(q.provider.Name, err)
 	q.refuse(wire.Invalid, err.Error(), 0)
 	return false
 }
@@ -137,11 +144,11 @@ func (q *request) permits(body []byte) bool {
 // meteredCall is a call in flight that is paid for.
 type meteredCall struct {
 	*request
-	parsed   *wire.Request
-	digest   spec.Digest
-	scale    *wire.Scale
-	forecast wire.Forecast
-	record   *record
+	parsed     *wire.Request
+	digest     spec.Digest
+	scale      *wire.Scale
+	forecast   wire.Forecast
+	transcript *callTranscript
 	// deadline ends the waiting before the first byte.
 	deadline time.Time
 	// release gives the call's place within the provider's limits to others; nil while it has none. limited tokens were
@@ -160,7 +167,7 @@ func (q *request) servePaid() {
 	}
 	asked, prices, err := q.read(body)
 	if err != nil {
-		q.recorder.writeRefused(q.provider.Name, err)
+		q.transcriber.writeRefused(q.provider.Name, err)
 		q.refuse(wire.Invalid, err.Error(), 0)
 		return
 	}
@@ -168,7 +175,7 @@ func (q *request) servePaid() {
 	p.scale = q.gateway.Scale(q.attempt.Agent, q.provider.Name, asked.Model)
 	p.forecast = asked.Forecast(prices)
 	p.forecast.Learned = p.scale.Learned()
-	p.record = q.recorder.writeRequest(q.provider.Name, asked)
+	p.transcript = q.transcriber.writeRequest(q.provider.Name, asked)
 	// The call ends with its attempt. While it waits, it also ends with the program's request.
 	ctx, cancel := context.WithCancel(q.ctx)
 	defer cancel()
@@ -232,8 +239,8 @@ func (p *meteredCall) serveStored(ctx context.Context) bool {
 	if json.Unmarshal(turn.Answer, &answer) != nil {
 		return false
 	}
-	p.bill(cost.Usage{}, turn.Usage, false)
-	p.record.writeAnswer(answer.ContentType, answer.Body, "given out again, nothing is paid,", turn.Usage)
+	p.addToBill(cost.Usage{}, turn.Usage, false)
+	p.transcript.writeAnswer(answer.ContentType, answer.Body, "given out again, nothing is paid,", turn.Usage)
 	p.w.Header().Set("Content-Type", answer.ContentType)
 	p.w.Header().Set(StoredHeader, "true")
 	p.w.WriteHeader(http.StatusOK)
@@ -274,7 +281,7 @@ func (p *meteredCall) unavailable(ctx context.Context, err error) {
 	if f.Category == failures.TokenBudget {
 		why = wire.BudgetSpent
 	}
-	p.record.writeFailed(f.Message)
+	p.transcript.writeFailed(f.Message)
 	p.refuse(why, f.Message, f.RetryAfter.Std())
 	p.fail(f)
 }
@@ -324,7 +331,7 @@ func (p *meteredCall) try(ctx context.Context) (*upstream, *failures.Failure) {
 		p.refuse(wire.Overloaded, "the circuit breaker of provider "+p.provider.Name+" is open", open)
 		f := failures.Failf(failures.APIError, "the circuit breaker of provider %s is open", p.provider.Name)
 		f.RetryAfter = textfmt.Duration(open)
-		p.record.writeFailed(f.Message)
+		p.transcript.writeFailed(f.Message)
 		p.fail(f)
 		return nil, nil
 	}
@@ -372,7 +379,7 @@ func (p *meteredCall) takePlace(ctx context.Context) bool {
 	}
 	if ctx.Err() == nil {
 		why := "the limits of provider " + p.provider.Name + " in the worker file are reached"
-		p.record.writeFailed(why)
+		p.transcript.writeFailed(why)
 		p.refuse(wire.RateLimited, why, 10*time.Second)
 	}
 	return false

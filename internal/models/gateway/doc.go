@@ -28,5 +28,5 @@
 //	free.go             requests that cost nothing, like lists of models, how long a provider may take for them, and how it
 //	                    counts a prompt
 //	headers.go          which headers and query parameters are passed on
-//	record.go           what the transcript has of the calls, and that an item is written once
+//	transcript.go       what the transcript has of the calls, and that an item is written once
 package gateway

@@ -201,10 +201,10 @@ type Access struct {
 	// Token is the program's substitute for a key.
 	Token string
 
-	attempt  Attempt
-	gateway  *Gateway
-	recorder *recorder
-	slots    chan struct{}
+	attempt     Attempt
+	gateway     *Gateway
+	transcriber *transcriber
+	slots       chan struct{}
 	// bodies bounds the bytes of request bodies in memory.
 	bodies *semaphore.Weighted
 	ctx    context.Context //nolint:containedctx // it ends the calls of all requests
@@ -232,7 +232,7 @@ func (g *Gateway) Open(ctx context.Context, a Attempt) *Access {
 	_, _ = rand.Read(random) // never fails
 	access := &Access{
 		Token: "maestro-" + base64.RawURLEncoding.EncodeToString(random), attempt: a, gateway: g,
-		recorder: newRecorder(a, g.o.Now), slots: make(chan struct{}, maxCalls),
+		transcriber: newTranscriber(a, g.o.Now), slots: make(chan struct{}, maxCalls),
 		bodies: semaphore.NewWeighted(maxLarge * g.o.MaxRequest),
 	}
 	access.ctx, access.cancel = context.WithCancel(context.WithoutCancel(ctx))
@@ -274,7 +274,7 @@ func (a *Access) Bill() (booked, answered cost.Usage, exact bool) {
 }
 
 // bill adds costs to the bill.
-func (a *Access) bill(booked, stored cost.Usage, uncertain bool) {
+func (a *Access) addToBill(booked, stored cost.Usage, uncertain bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.booked, a.stored, a.uncertain = a.booked.Add(booked), a.stored.Add(stored), a.uncertain || uncertain
@@ -282,7 +282,7 @@ func (a *Access) bill(booked, stored cost.Usage, uncertain bool) {
 
 // undelivered notes that the program has not received an answer: it gets it when it repeats the request.
 func (a *Access) undelivered(call string) {
-	a.bill(cost.Usage{}, cost.Usage{}, true)
+	a.addToBill(cost.Usage{}, cost.Usage{}, true)
 	a.attempt.Calls.Undelivered(call)
 }
 

@@ -40,10 +40,11 @@ func raw(t *testing.T, b *bench, text string) string {
 	return fmt.Sprintf("%d %v %s", response.StatusCode, response.Header, body)
 }
 
-// TestHostileRequestsReachNobody sends what an agent could try. The provider sees none of it.
+// TestHostileRequestsReachNobody sends what an agent could try. The provider sees none of it, and the transcript says why.
 func TestHostileRequestsReachNobody(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, say("the answer"), -1, nil)
+	log := b.recorded(t, nil)
 	other := newBench(t, say("the answer"), -1, nil)
 	const body = `{"max_tokens":5,"messages":[]}`
 	headers := func(token string) string {
@@ -89,6 +90,12 @@ func TestHostileRequestsReachNobody(t *testing.T) {
 	require.Zero(t, b.provider.Count())
 	require.Empty(t, b.provider.Others())
 	require.Zero(t, b.account.Begun)
+	for _, why := range []string{
+		"the token is not that of this attempt", "no provider at this address: /other/v1/messages", "not GET /anthropic/v1/files",
+		"compressed requests are not supported",
+	} {
+		require.Contains(t, log.String(), why)
+	}
 }
 
 // TestHeadersOfProgramsDoNotPassForOthers: what a program sends does not change who asks, and

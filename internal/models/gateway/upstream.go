@@ -382,7 +382,7 @@ func (a *answer) settle(facts wire.Facts) {
 	a.writeTranscript(how, used)
 	ctx := context.WithoutCancel(a.ctx) // booked also after the end of the attempt
 	a.call.Answered(facts.Answer())
-	a.bill(used, cost.Usage{}, false)
+	a.addToBill(used, cost.Usage{}, false)
 	a.stopReason = a.call.Settle(ctx, document, used)
 	a.booked = true
 	a.failIfNotBooked(a.stopReason)
@@ -391,7 +391,7 @@ func (a *answer) settle(facts wire.Facts) {
 
 // writeTranscript adds the answer to the transcript, before the program gets the end of it.
 func (a *answer) writeTranscript(how string, used cost.Usage) {
-	a.record.writeAnswer(a.from.response.Header.Get("Content-Type"), a.kept, how, used)
+	a.transcript.writeAnswer(a.from.response.Header.Get("Content-Type"), a.kept, how, used)
 }
 
 // unsettle books the known cost of a broken call, and an estimate of the rest. err is why it has no end.
@@ -425,7 +425,7 @@ func (p *meteredCall) bookFailure(call session.Call, u *upstream, f wire.Forecas
 	call.Answered(session.CallAnswer{Category: failure.Category})
 	used, rest := f.Incomplete(wire.Facts{}, u.err, p.likelyOutput(wire.UsualOutput))
 	p.end(call, used, rest)
-	p.record.writeFailed(failure.Message)
+	p.transcript.writeFailed(failure.Message)
 	if p.ctx.Err() == nil && p.r.Context().Err() == nil {
 		p.report(failure)
 	}
@@ -454,7 +454,7 @@ func (p *meteredCall) report(f *failures.Failure) {
 
 // end books a call without a whole answer, also after the end of the attempt.
 func (p *meteredCall) end(call session.Call, used, rest cost.Usage) {
-	p.bill(used, cost.Usage{}, rest != (cost.Usage{}))
+	p.addToBill(used, cost.Usage{}, rest != (cost.Usage{}))
 	p.failIfNotBooked(session.EndCall(context.WithoutCancel(p.ctx), call, used, rest))
 }
 

@@ -21,9 +21,9 @@ const (
 	maxSeen, maxGists = 1 << 17, 1 << 10
 )
 
-// recorder writes the transcript of an attempt's calls. A request repeats its conversation: an
+// transcriber writes the transcript of an attempt's calls. A request repeats its conversation: an
 // item is written once.
-type recorder struct {
+type transcriber struct {
 	now       func() time.Time
 	continues bool
 
@@ -37,31 +37,31 @@ type recorder struct {
 	gists map[string]string
 }
 
-func newRecorder(a Attempt, now func() time.Time) *recorder {
+func newTranscriber(a Attempt, now func() time.Time) *transcriber {
 	if a.Log == nil {
 		a.Log = io.Discard
 	}
-	return &recorder{
+	return &transcriber{
 		now: now, continues: a.Continues, log: transcript.New(a.Log, a.Mask),
 		seed: maphash.MakeSeed(), seen: map[uint64]bool{}, gists: map[string]string{},
 	}
 }
 
-// record is the part of a transcript that is about a call.
-type record struct {
-	*recorder
+// callTranscript is the part of a transcript that is about a call.
+type callTranscript struct {
+	*transcriber
 	format wire.Format
 	number int
 	begun  time.Time
 }
 
 // writeRequest writes the new items of a request.
-func (r *recorder) writeRequest(provider string, q *wire.Request) *record {
+func (r *transcriber) writeRequest(provider string, q *wire.Request) *callTranscript {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.calls++
 	r.last = r.calls
-	c := &record{recorder: r, format: q.Format, number: r.calls, begun: r.now()}
+	c := &callTranscript{transcriber: r, format: q.Format, number: r.calls, begun: r.now()}
 	items, known := r.newItems(q)
 	before := ""
 	if known > 0 {
@@ -75,7 +75,7 @@ func (r *recorder) writeRequest(provider string, q *wire.Request) *record {
 }
 
 // newItems returns the items of a request that are not written yet. known counts the others.
-func (r *recorder) newItems(q *wire.Request) (items []wire.Item, known int) {
+func (r *transcriber) newItems(q *wire.Request) (items []wire.Item, known int) {
 	times := map[uint64]int{}
 	for it := range q.Items() {
 		if !r.isNew(it, times) {
@@ -96,7 +96,7 @@ func (r *recorder) newItems(q *wire.Request) (items []wire.Item, known int) {
 
 // isNew remembers an item, and reports whether it is new. times counts how often a conversation
 // has the item: one that the program repeats is new. Items of the model are noted with its answer.
-func (r *recorder) isNew(it wire.Item, times map[uint64]int) bool {
+func (r *transcriber) isNew(it wire.Item, times map[uint64]int) bool {
 	key := maphash.Comparable(r.seed, [4]string{string(it.Kind), it.ID, it.Name, strings.TrimSpace(it.Text)})
 	switch {
 	case it.Kind == wire.ToolCall:
@@ -112,7 +112,7 @@ func (r *recorder) isNew(it wire.Item, times map[uint64]int) bool {
 }
 
 // mark remembers a key, and reports whether it is new.
-func (r *recorder) mark(key uint64) bool {
+func (r *transcriber) mark(key uint64) bool {
 	if r.seen[key] {
 		return false
 	}
@@ -134,7 +134,7 @@ func canonical(text string) string {
 }
 
 // writeItem writes an item of a request.
-func (r *recorder) writeItem(it wire.Item) {
+func (r *transcriber) writeItem(it wire.Item) {
 	switch it.Kind {
 	case wire.ToolResult:
 		gist := r.gists[it.ID]
@@ -151,7 +151,7 @@ func (r *recorder) writeItem(it wire.Item) {
 }
 
 // writeAnswer writes the answer, how it has ended, and its cost.
-func (c *record) writeAnswer(contentType string, body []byte, how string, used cost.Usage) {
+func (c *callTranscript) writeAnswer(contentType string, body []byte, how string, used cost.Usage) {
 	items := wire.ReadAnswer(c.format, contentType, body)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -184,14 +184,14 @@ func (c *record) writeAnswer(contentType string, body []byte, how string, used c
 }
 
 // writeFailed writes why a try of the call has no answer.
-func (c *record) writeFailed(message string) {
+func (c *callTranscript) writeFailed(message string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.log.Warn(fmt.Sprintf("call %d: %s", c.number, message))
 }
 
 // writeRefused writes why a request was refused that is no call.
-func (r *recorder) writeRefused(provider string, why error) {
+func (r *transcriber) writeRefused(provider string, why error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.log.Warn(fmt.Sprintf("the gateway refuses a request to %s: %v", provider, why))
