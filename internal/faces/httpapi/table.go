@@ -132,8 +132,6 @@ const attemptPath = "GET /sessions/{session}/attempts/{phase}/{persona}/{round}/
 var (
 	ListAttempts = document("GET /sessions/{session}/attempts", "list-attempts",
 		"List the attempts of a session, those at work included", control.Attempts.List, forAgents(""))
-	ReadAttempt = document(attemptPath, "read-attempt",
-		"Read a finished attempt: its task and feedback, its result, and its changes", control.Attempts.Read)
 	ReadTranscript = document(attemptPath+"/transcript", "read-transcript",
 		"Read a part of an attempt's transcript, from either end", control.Attempts.Range, forAgents("limit=65536"))
 	ReadAttemptLog = document(attemptPath+"/log", "read-attempt-log",

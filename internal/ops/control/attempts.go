@@ -205,7 +205,7 @@ type AttemptLog struct {
 
 // Log has the texts of a finished attempt, or the reasons why they cannot be read.
 func (a Attempts) Log(ctx context.Context, in AttemptInput) (l AttemptLog, err error) {
-	_, found, _, err := a.find(ctx, in)
+	found, err := a.find(ctx, in)
 	if err != nil {
 		return l, err
 	}
@@ -217,10 +217,12 @@ func (a Attempts) Log(ctx context.Context, in AttemptInput) (l AttemptLog, err e
 
 // orLost reads a text for display. If it cannot be read, the result is the reason.
 func (a Attempts) orLost(ctx context.Context, name spec.Digest) (string, error) {
-	var damage string
-	text, err := a.text(ctx, name, &damage)
-	if damage != "" {
-		text = fmt.Sprintf("(the text is lost: %s)", textfmt.Shorten(damage, 200))
+	if name == "" {
+		return "", nil
 	}
-	return text, err
+	data, err := a.Store.Content.Blob(ctx, name)
+	if errors.Is(err, session.ErrNotFound) || errors.Is(err, session.ErrCorrupt) {
+		return fmt.Sprintf("(the text is lost: %s)", textfmt.Shorten(err.Error(), 200)), nil
+	}
+	return string(data), err
 }

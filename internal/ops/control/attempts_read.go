@@ -6,7 +6,6 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/maestro-hive/maestro/internal/core/failures"
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/store/state"
@@ -39,124 +38,26 @@ func (a AttemptRef) isOf(at Attempt) bool {
 	return at.AssignmentID == a.AssignmentID && at.Round == a.Round && at.Attempt == a.Attempt && (a.Pass == 0 || at.Pass == a.Pass)
 }
 
-// AttemptDetail is all data of a finished attempt, except the text of its transcript.
-type AttemptDetail struct {
-	Session string `json:"session"`
-	Attempt
-	// Task is the task of the assignment; null if the team is not known any more.
-	Task *Task `json:"task"`
-	// Feedback is the feedback on the previous attempt that the attempt received; null: none.
-	Feedback *session.Feedback `json:"feedback"`
-	// Changes is the difference of a failed attempt's files from the input. That of an attempt
-	// that succeeded is the assignment's.
-	Changes string `json:"changes,omitempty"`
-	// Size is the transcript's, in bytes.
-	Size int64 `json:"size"`
-	Damage
-}
-
-// Task is the task of an assignment.
-type Task struct {
-	Role         string `json:"role"`
-	Instructions string `json:"instructions"`
-	Requirement  string `json:"requirement"`
-}
-
-// Read reads one finished attempt.
-func (a Attempts) Read(ctx context.Context, in AttemptInput) (AttemptDetail, error) {
-	doc := AttemptDetail{Session: in.Session}
-	key, found, before, err := a.find(ctx, in)
-	if err != nil {
-		return doc, err
-	}
-	doc.Attempt = found
-	if before != nil {
-		doc.Feedback = &session.Feedback{
-			Category: before.Category, Message: before.Message, Output: before.Output,
-			Advice: failures.RuleFor(before.Category).Advice, Kept: found.From != failures.FromInput,
-		}
-		if doc.Feedback.Diff, err = a.text(ctx, before.Diff, &doc.Damage.Damage); err != nil {
-			return doc, err
-		}
-	}
-	if doc.Changes, err = a.text(ctx, found.Diff, &doc.Damage.Damage); err != nil {
-		return doc, err
-	}
-	if found.Log != "" {
-		if doc.Size, err = a.Store.Content.BlobSize(ctx, found.Log); err != nil {
-			doc.Damage.Damage = err.Error()
-		}
-	}
-	a.addTask(ctx, key, &doc)
-	return doc, nil
-}
-
-// find finds an attempt, and the failed one before it in its pass; nil: there is none.
-func (a Attempts) find(ctx context.Context, in AttemptInput) (key session.Key, found Attempt, before *Attempt, err error) {
+// find finds an attempt.
+func (a Attempts) find(ctx context.Context, in AttemptInput) (found Attempt, err error) {
 	id := in.ref()
 	if err := invalid("assignment", id.Check()); err != nil {
-		return key, found, nil, err
+		return found, err
 	}
-	if _, key, err = a.inStore(ctx, in.Session); err != nil {
-		return key, found, nil, err
+	_, key, err := a.inStore(ctx, in.Session)
+	if err != nil {
+		return found, err
 	}
 	record, err := a.Store.State.Record(ctx, state.Assignment{Key: key, AssignmentID: id.AssignmentID})
 	if err != nil {
-		return key, found, nil, err
+		return found, err
 	}
-	all := AttemptsOf(record)
-	for i, at := range slices.Backward(all) {
-		if !id.isOf(at) {
-			continue
-		}
-		if i > 0 && all[i-1].Pass == at.Pass && all[i-1].Status == session.Failed && !all[i-1].Supplied {
-			before = &all[i-1]
-		}
-		return key, at, before, nil
-	}
-	return key, found, nil, notFoundf("the session has no finished attempt %s", id)
-}
-
-// text reads a text. A lost text is recorded as damage.
-func (a Attempts) text(ctx context.Context, name spec.Digest, damage *string) (string, error) {
-	if name == "" {
-		return "", nil
-	}
-	data, err := a.Store.Content.Blob(ctx, name)
-	if errors.Is(err, session.ErrNotFound) || errors.Is(err, session.ErrCorrupt) {
-		*damage = err.Error()
-		return "", nil
-	}
-	return string(data), err
-}
-
-// addTask reads the task of the assignment from the newest checkpoint. Data that cannot be read is
-// left out.
-func (a Attempts) addTask(ctx context.Context, key session.Key, doc *AttemptDetail) {
-	e, err := a.Store.State.Execution(ctx, key)
-	if err != nil || e.Checkpoint == "" {
-		return
-	}
-	c, err := a.Store.Checkpoint(ctx, e.Checkpoint)
-	if err != nil {
-		return
-	}
-	t, err := a.Store.Team(ctx, c.Team.Blob)
-	if err != nil {
-		return
-	}
-	if persona, ok := t.Personas[doc.Persona]; ok {
-		doc.Task = &Task{Role: persona.Role, Instructions: persona.Instructions, Requirement: c.Requirement}
-	}
-	for _, answer := range c.Answers { // the attempt received the last note before it
-		if answer.Phase == doc.Phase && (answer.Persona == doc.Persona || answer.Persona == "") && answer.Note != "" &&
-			answer.At.Before(doc.StartedAt) {
-			if doc.Feedback == nil {
-				doc.Feedback = &session.Feedback{}
-			}
-			doc.Feedback.Note = answer.Note
+	for _, at := range slices.Backward(AttemptsOf(record)) {
+		if id.isOf(at) {
+			return at, nil
 		}
 	}
+	return found, notFoundf("the session has no finished attempt %s", id)
 }
 
 // TranscriptRange is a part of a transcript.
@@ -214,7 +115,7 @@ func lineFrom(data []byte, from int64) int64 {
 
 // transcript reads a whole transcript and verifies it; its size is limited when it is written.
 func (a Attempts) transcript(ctx context.Context, in AttemptInput) ([]byte, spec.Digest, error) {
-	_, found, _, err := a.find(ctx, in)
+	found, err := a.find(ctx, in)
 	if err != nil || found.Log == "" {
 		return nil, "", err
 	}

@@ -385,11 +385,6 @@ func TestATranscriptIsReadInPieces(t *testing.T) {
 	require.Equal(t, control.NotFound, kind(err))
 	_, err = s.Range(context.Background(), control.RangeInput{AttemptInput: id, Limit: 10})
 	require.ErrorIs(t, err, access.ErrNotSignedIn)
-
-	s.fails(2, "")
-	second, err := s.Read(s.ctx, control.AttemptRef{AssignmentID: s.dev, Pass: 1, Round: 1, Attempt: 2}.Input("s"))
-	require.NoError(t, err)
-	require.Equal(t, "want 1", second.Feedback.Output, "it was told how the first one failed")
 }
 
 // TestAWaitingAttemptIsShown: what it has printed before it began to wait for a budget.
