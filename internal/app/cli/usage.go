@@ -104,12 +104,12 @@ func parseBy(by string, sess bool) ([]string, error) {
 
 // run sums up the costs of the session, or of all sessions of the store, and prints them.
 func (c *usageCommand) run(ctx context.Context) (err error) {
-	at, costs := c.served(c.storeBase), control.CostFilter{From: c.doc.Since}
+	at := c.served(c.storeBase)
 	if c.doc.Session == "" {
-		in := control.UsageFilter{HistoryFilter: control.HistoryFilter{By: c.doc.By, Labels: c.labels}, CostFilter: costs}
+		in := control.UsageFilter{HistoryFilter: control.HistoryFilter{By: c.doc.By, Labels: c.labels}, From: c.doc.Since}
 		c.doc.Usage, err = ask(ctx, c.connector, at, httpapi.ReadUsage, in)
 	} else {
-		in := control.SessionUsageFilter{Session: c.doc.Session, By: c.doc.By, CostFilter: costs}
+		in := control.SessionUsageFilter{Session: c.doc.Session, By: c.doc.By, From: c.doc.Since}
 		c.doc.Usage, err = ask(ctx, c.connector, at, httpapi.ReadSessionUsage, in)
 	}
 	switch {

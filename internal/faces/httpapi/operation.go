@@ -5,7 +5,6 @@ import (
 	"io"
 	"iter"
 	"net/http"
-	"reflect"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -222,44 +221,12 @@ func binary() *huma.Schema { return &huma.Schema{Type: huma.TypeString, Format: 
 type asDocument[T any] struct{ Body T }
 
 func (o Operation[I, O]) register(s *server) {
-	var doc O
-	if _, ok := any(doc).(tabular); ok {
-		o.registerTabular(s)
-		return
-	}
 	huma.Register(s.api, o.described(), func(ctx context.Context, in *I) (*asDocument[O], error) {
 		out, err := o.Do(ctx, s.base, *in)
 		if err != nil {
 			return nil, problemOf(ctx, err)
 		}
 		return &asDocument[O]{out}, nil
-	})
-}
-
-// tabular is a document that can be a table, too, if the input says so by a method AsCSV.
-type tabular interface{ WriteCSV(io.Writer) error }
-
-// registerTabular adds an operation whose answer is a document or, if that is wanted, a table.
-func (o Operation[I, O]) registerTabular(s *server) {
-	op := o.described()
-	schema := s.api.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[O](), true, "")
-	op.Responses = answers("OK", "application/json", schema)
-	op.Responses["200"].Content[control.CSV] = &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString}}
-	huma.Register(s.api, op, func(ctx context.Context, in *I) (*huma.StreamResponse, error) {
-		out, err := o.Do(ctx, s.base, *in)
-		if err != nil {
-			return nil, problemOf(ctx, err)
-		}
-		return &huma.StreamResponse{Body: func(hctx huma.Context) {
-			if how, ok := any(in).(interface{ AsCSV() bool }); ok && how.AsCSV() {
-				table, _ := any(out).(tabular)
-				hctx.SetHeader("Content-Type", control.CSV)
-				_ = table.WriteCSV(hctx.BodyWriter()) // nobody reads on
-				return
-			}
-			hctx.SetHeader("Content-Type", "application/json")
-			_ = s.api.Marshal(hctx.BodyWriter(), "application/json", out)
-		}}, nil
 	})
 }
 

@@ -110,7 +110,7 @@ var (
 	ReadFile = download("GET /sessions/{session}/file", "read-file",
 		"Read a file of a session's newest tree", "application/octet-stream", control.Reviews.File)
 	ArchiveSession = download("GET /sessions/{session}/archive", "archive-session",
-		"Get a session's files as an archive", "application/octet-stream", control.Reviews.Archive)
+		"Get a session's files as a tar.gz archive", "application/octet-stream", control.Reviews.Archive)
 	BundleSession = download("GET /sessions/{session}/bundle", "bundle-session",
 		"Get a session's result for another host: a tar.gz archive with result.json, "+
 			"and the manifests and files as objects named by their SHA-256",

@@ -91,7 +91,7 @@ func (s *site) resultOf(ctx context.Context, id string) *resultView {
 	}
 	api := "/api/v1" + sessionURL(id)
 	v := &resultView{
-		URL: sessionURL(id) + "/changes", PatchURL: api + "/patch", ArchiveURL: api + "/archive?format=tar.gz",
+		URL: sessionURL(id) + "/changes", PatchURL: api + "/patch", ArchiveURL: api + "/archive",
 		Command: "maestro apply " + id, DeliverURL: sessionURL(id) + "/resume",
 	}
 	v.Truncated = doc.Truncated

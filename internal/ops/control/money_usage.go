@@ -2,38 +2,22 @@ package control
 
 import (
 	"context"
-	"strings"
 
 	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/store/state"
 )
 
-// CostFilter selects costs by their day, and says how they are written.
-type CostFilter struct {
-	From   string `query:"from" maxLength:"10" doc:"only costs of this day, by UTC, and later, like 2026-11-21"`
-	Format string `query:"format" enum:"json,csv" doc:"the format; left out: that of Accept, otherwise JSON"`
-	Accept string `header:"Accept" maxLength:"1000" hidden:"true"`
-}
-
-// CSV is the content type of tables.
-const CSV = "text/csv"
-
-// AsCSV reports whether the costs are written as a table.
-func (f CostFilter) AsCSV() bool {
-	return f.Format == "csv" || f.Format == "" && strings.HasPrefix(f.Accept, CSV)
-}
-
 // UsageFilter selects costs and the groups of their sums, by keys of [state.CostKeys].
 type UsageFilter struct {
 	HistoryFilter
-	CostFilter
+	From string `query:"from" maxLength:"10" doc:"only costs of this day, by UTC, and later, like 2026-11-21"`
 }
 
 // SessionUsageFilter is like [UsageFilter] for one session.
 type SessionUsageFilter struct {
 	Session string   `path:"session" maxLength:"200" doc:"the session's id"`
 	By      []string `query:"by" maxItems:"20" default:"phase,persona" doc:"fields to group by, separated by commas"`
-	CostFilter
+	From    string   `query:"from" maxLength:"10" doc:"only costs of this day, by UTC, and later, like 2026-11-21"`
 }
 
 // Usage is the cost of the sessions of the store.

@@ -2,22 +2,14 @@ package control
 
 import (
 	"archive/tar"
-	"archive/zip"
 	"compress/gzip"
 	"context"
 	"errors"
 	"io"
-	"io/fs"
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/core/safetext"
 	"github.com/maestro-hive/maestro/internal/store/cas"
-)
-
-// The formats of an archive.
-const (
-	TarGz = "tar.gz"
-	Zip   = "zip"
 )
 
 // earliest is the time of an archive's files: equal trees have equal archives.
@@ -26,16 +18,12 @@ var earliest = time.Date(1980, 1, 1, 0, 0, 0, 0, time.UTC)
 // ArchiveInput selects the files of an archive.
 type ArchiveInput struct {
 	Session string   `path:"session" maxLength:"200" doc:"the session's id"`
-	Format  string   `query:"format" enum:"tar.gz,zip" default:"tar.gz"`
 	Paths   []string `query:"path,explode" maxItems:"100" doc:"a file, directory or pattern; repeatable"`
 }
 
-// Archive is files of a session's newest tree as an archive, below a directory that has
+// Archive is files of a session's newest tree as a tar.gz archive, below a directory that has
 // the session's name. Names are [safetext.Portable].
 func (r Reviews) Archive(ctx context.Context, in ArchiveInput) (Download, error) {
-	if in.Format != TarGz && in.Format != Zip {
-		return Download{}, invalidf("format", "unknown format; use %s or %s", TarGz, Zip)
-	}
 	k, err := r.kept(ctx, in.Session)
 	if err != nil {
 		return Download{}, err
@@ -48,13 +36,9 @@ func (r Reviews) Archive(ctx context.Context, in ArchiveInput) (Download, error)
 	if err != nil {
 		return Download{}, unselected(err, in.Paths)
 	}
-	write := writeZip
-	if in.Format == TarGz {
-		write = writeTar
-	}
 	named := func(p string) string { return safetext.Portable(in.Session + "/" + p) }
-	return Download{Name: in.Session + "." + in.Format, WriteTo: func(ctx context.Context, w io.Writer) error {
-		return write(ctx, k.store.Content, named, safetext.Portable, m, selected, w)
+	return Download{Name: in.Session + ".tar.gz", WriteTo: func(ctx context.Context, w io.Writer) error {
+		return writeTar(ctx, k.store.Content, named, safetext.Portable, m, selected, w)
 	}}, nil
 }
 
@@ -67,8 +51,10 @@ func writeTar(ctx context.Context, content *cas.Store, named, linked func(string
 	for _, p := range paths {
 		e := m[p]
 		h := tar.Header{
-			Typeflag: tar.TypeReg, Name: named(p), Size: e.Size, Mode: int64(modeOf(e)), ModTime: earliest,
-			Format: tar.FormatPAX,
+			Typeflag: tar.TypeReg, Name: named(p), Size: e.Size, Mode: 0o644, ModTime: earliest, Format: tar.FormatPAX,
+		}
+		if e.Executable {
+			h.Mode = 0o755
 		}
 		if e.Link != "" {
 			h.Typeflag, h.Linkname, h.Size = tar.TypeSymlink, linked(e.Link), 0
@@ -83,38 +69,4 @@ func writeTar(ctx context.Context, content *cas.Store, named, linked func(string
 		}
 	}
 	return errors.Join(archive.Close(), compressed.Close())
-}
-
-func writeZip(ctx context.Context, content *cas.Store, named, linked func(string) string, m cas.Manifest, paths []string,
-	w io.Writer,
-) error {
-	archive := zip.NewWriter(w)
-	for _, p := range paths {
-		e := m[p]
-		h := zip.FileHeader{Name: named(p), Method: zip.Deflate, Modified: earliest}
-		h.SetMode(modeOf(e))
-		if e.Link != "" {
-			h.SetMode(fs.ModeSymlink | 0o777)
-		}
-		file, err := archive.CreateHeader(&h)
-		switch {
-		case err != nil:
-			return err
-		case e.Link != "":
-			_, err = io.WriteString(file, linked(e.Link))
-		default:
-			_, err = content.CopyBlob(ctx, e.SHA256, file)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return archive.Close()
-}
-
-func modeOf(e cas.Entry) fs.FileMode {
-	if e.Executable {
-		return 0o755
-	}
-	return 0o644
 }
