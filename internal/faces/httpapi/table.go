@@ -103,8 +103,6 @@ var (
 	DiffSession = document("GET /sessions/{session}/diff", "diff-session",
 		"Compare a session's files with its start, another phase or another session", control.Reviews.Diff,
 		forAgents("max_bytes=204800"))
-	DiffFile = document("GET /sessions/{session}/diff/file", "diff-file",
-		"Compare one file; both texts are returned", control.Reviews.DiffFile)
 	ListArtifacts = document("GET /sessions/{session}/artifacts", "list-artifacts",
 		"List the files that a session's assignments created or changed", ofSession(control.Reviews.Artifacts), forAgents(""))
 	ReadFile = download("GET /sessions/{session}/file", "read-file",

@@ -184,13 +184,11 @@ func (s *site) edit(r *http.Request) (page, error) {
 		return page{}, err
 	}
 	p.Session = v.Status
-	doc, err := s.Reviews.DiffFile(ctx, control.FileDiffInput{Session: id, Which: p.Phase, Path: p.Path})
+	text, ok, err := s.Reviews.Text(ctx, id, p.Phase, p.Path, maxEdited)
 	if err != nil {
 		return page{}, err
 	}
-	p.Text = doc.New.Text
-	if !doc.New.Exists || doc.New.Binary || doc.New.TooLarge || doc.New.Link != "" || len(p.Text) > maxEdited ||
-		safetext.Block(p.Text) != p.Text {
+	if p.Text = text; !ok || safetext.Block(text) != text {
 		p.Text, p.Problem = "", "This file is no text that a page can edit. The command line takes any file: maestro resume "+id+
 			" --edit "+p.Phase+"=PATH"
 	}

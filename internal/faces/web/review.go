@@ -93,13 +93,11 @@ func (s *site) changes(ctx context.Context, r *http.Request, in control.DiffInpu
 
 // compared is the difference of all files, or of one.
 func (s *site) compared(ctx context.Context, in control.DiffInput, file string) (control.Diff, error) {
-	if file == "" {
-		in.MaxFiles, in.MaxBytes = maxDiffFiles, maxDiffBytes
-		return s.Reviews.Diff(ctx, in)
+	if file != "" {
+		return s.Reviews.DiffFile(ctx, in, file)
 	}
-	doc, err := s.Reviews.DiffFile(ctx, in.File(file))
-	return control.Diff{Session: doc.Session, Before: doc.Before, After: doc.After, Files: []control.ChangedFile{doc.ChangedFile}},
-		err
+	in.MaxFiles, in.MaxBytes = maxDiffFiles, maxDiffBytes
+	return s.Reviews.Diff(ctx, in)
 }
 
 // patch is a file's patch, if a request asks for it as text; else nil.
@@ -108,8 +106,11 @@ func (s *site) patch(r *http.Request, in control.DiffInput) (*textFile, error) {
 	if q.Get("raw") == "" || q.Get("file") == "" {
 		return nil, nil
 	}
-	doc, err := s.Reviews.DiffFile(r.Context(), in.File(q.Get("file")))
-	return &textFile{path.Base(doc.Path) + ".patch", "text/plain", doc.Diff}, err
+	doc, err := s.Reviews.DiffFile(r.Context(), in, q.Get("file"))
+	if err != nil {
+		return nil, err
+	}
+	return &textFile{path.Base(doc.Files[0].Path) + ".patch", "text/plain", doc.Files[0].Diff}, nil
 }
 
 // phasePage is the content of a phase's review.

@@ -29,7 +29,7 @@
 //	                    much of a live log is read at once, and from which directories
 //	checkpoints.go      which checkpoint a phase or a digest names, and who may verify; kept.go: the newest one that can be read
 //	reviews.go          the largest difference that a server sends; reviews_sides.go, reviews_attempt.go: what is compared
-//	reviews_result.go   whether a result is whole, or lacks phases; reviews_file.go: the largest file that is shown whole;
+//	reviews_result.go   whether a result is whole, or lacks phases; reviews_file.go: one file of a comparison or a result;
 //	                    reviews_archive.go: archives; reviews_bundle.go: the limits of a result for another host
 //	money.go            raises of a session's budget; money_budgets.go: what is left of it; money_day.go: a team's daily budget
 //	money_settle.go     which calls may be settled, and as what; money_usage.go, money_csv.go: sums of costs, also as a table
