@@ -16,11 +16,9 @@ import (
 const (
 	MaxLabels     = 16
 	MaxLabelValue = 128
-	// LabelPattern is the pattern of the keys of labels.
-	LabelPattern = `^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`
 )
 
-var labelKey = regexp.MustCompile(LabelPattern)
+var labelKey = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`)
 
 // ParseLabels reads labels that are written as KEY=VALUE, and checks them.
 func ParseLabels(pairs []string) (map[string]string, error) {

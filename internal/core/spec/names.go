@@ -15,13 +15,10 @@ type Digest string
 // NamePattern is the pattern of names of phases, personas, agents and checks.
 const NamePattern = `^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$`
 
-// DecisionPattern is the pattern of names of decisions.
-const DecisionPattern = `^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`
-
 var (
 	namePattern     = regexp.MustCompile(NamePattern)
 	sessionPattern  = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,126}[A-Za-z0-9_-])?$`)
-	decisionPattern = regexp.MustCompile(DecisionPattern)
+	decisionPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 )
 
 // ReservedPhase is the name of the checkpoint before the first phase, which no

@@ -5,7 +5,6 @@ import (
 	"io"
 	"iter"
 	"net/http"
-	"strings"
 
 	"github.com/maestro-hive/maestro/internal/ops/control"
 )
@@ -203,11 +202,6 @@ var (
 	ReadTeam = document("GET /teams/{name}", "read-team", "Read a version of a registered team, and which others there are",
 		func(t control.Teams, ctx context.Context, in TeamVersion) (control.RegisteredTeam, error) {
 			return t.Read(ctx, in.Name, in.Version)
-		})
-	ReadTeamForm = document("GET /teams/{name}/form", "read-team-form",
-		"Read what a start of a session of a registered team takes, as a JSON Schema",
-		func(t control.Teams, ctx context.Context, in TeamVersion) (control.TeamForm, error) {
-			return t.Form(ctx, control.TeamInput{Name: strings.TrimSuffix(in.Name+"@"+in.Version, "@")})
 		})
 	RegisterTeam = document("PUT /teams/{name}", "register-team",
 		"Register a version of a team; the same content again changes nothing",

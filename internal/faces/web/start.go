@@ -13,6 +13,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/core/safetext"
+	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/core/textfmt"
 	"github.com/maestro-hive/maestro/internal/models/config"
 	"github.com/maestro-hive/maestro/internal/ops/control"
@@ -37,13 +38,16 @@ type choicePage struct {
 // startPage is the content of the page that starts a session of a team.
 type startPage struct {
 	startForm
-	Form control.TeamForm
+	// Crew is the team, and Version the digest of its version.
+	Crew    spec.Team
+	Version spec.Digest
 	// Main are the fields that most starts need, Phases those that select some of the work.
 	Main, Phases, More []formField
 	// Plan is what the session would do; nil: that was not asked.
 	Plan *control.Plan
-	// Problem is what is wrong, and Wrong the field that it belongs to; empty: none.
-	Problem, Wrong string
+	// Problem is what is wrong, at the field of the name problemAt; empty: nothing. Wrong is that field; nil: it has none.
+	Problem, problemAt string
+	Wrong              *formField
 	// Once is the key of the form's session: a form that is sent again starts no other one.
 	Once string
 }
@@ -93,41 +97,33 @@ func (s *site) chooseTeam(r *http.Request, text teamText) (page, error) {
 
 // fillIn shows a form with what was entered into it. First it does the action: preview or start; an empty one does nothing.
 func (s *site) fillIn(r *http.Request, f startForm, action string) (page, error) {
-	form, err := s.Teams.Form(r.Context(), f.team())
+	crew, version, err := s.Teams.Crew(r.Context(), f.team())
 	if f.File != "" && failedWith(err, control.Invalid) {
 		return s.chooseTeam(r, wrongTeamText(f.File, err))
 	}
 	if err != nil {
 		return page{}, err
 	}
-	p := &startPage{startForm: f, Form: form, Once: rand.Text()}
+	p := &startPage{startForm: f, Crew: crew, Version: version, Once: rand.Text()}
 	started, err := s.begin(r, p, action)
 	ofField, _ := errors.AsType[*fieldError](err)
 	refused, _ := errors.AsType[*control.Error](err)
 	switch {
 	case ofField != nil:
-		p.wrong(ofField.field, err)
+		p.Problem, p.problemAt = err.Error(), ofField.field
 	case failedWith(err, control.Invalid, control.Conflict):
-		p.wrong(refused.Field, err)
+		p.Problem, p.problemAt = err.Error(), refused.Field
 	case err != nil:
 		return page{}, err
 	case started != "":
 		return page{Next: sessionURL(started)}, nil
 	}
-	p.layOut()
-	shown := page{View: "start", Title: "Start a session of " + form.Team, Content: p}
+	p.layOut(s.Starts.Directories)
+	shown := page{View: "start", Title: "Start a session of " + crew.Name, Content: p}
 	if p.Problem != "" {
 		shown.Status = http.StatusUnprocessableEntity
 	}
 	return shown, nil
-}
-
-// wrong says at a field what is wrong with it, or above the form where it has no such field.
-func (p *startPage) wrong(field string, err error) {
-	p.Problem = err.Error()
-	if labelOf[field] != "" {
-		p.Wrong = field
-	}
 }
 
 // begin previews the session of a form, or starts it and returns its id.
@@ -138,7 +134,7 @@ func (s *site) begin(r *http.Request, p *startPage, action string) (started stri
 	if err := s.upload(r, &p.startForm); err != nil {
 		return "", err
 	}
-	in, err := p.input(p.Form.Schema)
+	in, err := p.input()
 	if err != nil {
 		return "", err
 	}

@@ -2,14 +2,13 @@ package web
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
-	"maps"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
 
+	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/core/textfmt"
 	"github.com/maestro-hive/maestro/internal/ops/control"
 )
@@ -31,6 +30,9 @@ const (
 	uploadPrefix = "upload:"
 	storedPrefix = "stored:"
 )
+
+// suppliedPrefix is what the places of files for phases begin with.
+const suppliedPrefix = "supplied/"
 
 // startFormOf reads a form, or an address that fills one in.
 func startFormOf(r *http.Request) startForm {
@@ -64,50 +66,28 @@ func (f startForm) text(name string) string {
 	return strings.TrimSpace(unixLines(f.values.Get(name)))
 }
 
-// input is the session that the form describes: the document of its schema.
-func (f startForm) input(schema control.FormSchema) (in control.NewSession, err error) {
-	doc := map[string]any{}
-	for name, field := range schema.Properties {
-		switch kindOf(field) {
-		case "files":
-			if stored := f.Stored[name]; stored.Digest != "" {
-				doc[name] = stored.Digest
-			}
-		case "supplies":
-			if files := f.supplied(name); len(files) > 0 {
-				doc[name] = files
-			}
-		case "checks":
-			if chosen := f.values[name]; len(chosen) > 0 {
-				doc[name] = chosen
-			}
-		case "lines":
-			pairs, err := pairs(f.text(name))
-			if err != nil {
-				return in, &fieldError{name, err}
-			}
-			doc[name] = pairs
-		default:
-			doc[name] = f.text(name)
-		}
+// input is the session that the form describes.
+func (f startForm) input() (in control.NewSession, err error) {
+	in = control.NewSession{
+		Team: f.team(), Session: f.text("session"), Requirement: f.text("requirement"), Directory: f.text("directory"),
+		Workspace: spec.Digest(f.Stored["workspace"].Digest),
+		PhaseSelection: control.PhaseSelection{
+			Only: f.values["only"], From: f.text("from"), Until: f.text("until"), PauseAfter: f.values["pause_after"],
+		},
+		Supplied: map[string]spec.Digest{},
 	}
-	data, err := json.Marshal(doc)
-	if err == nil {
-		err = json.Unmarshal(data, &in)
-	}
-	in.Team = f.team()
-	return in, err
-}
-
-// supplied are the stored files of a field with keys.
-func (f startForm) supplied(name string) map[string]string {
-	files := map[string]string{}
 	for place, stored := range f.Stored {
-		if key, ok := strings.CutPrefix(place, name+"/"); ok {
-			files[key] = stored.Digest
+		if phase, ok := strings.CutPrefix(place, suppliedPrefix); ok {
+			in.Supplied[phase] = spec.Digest(stored.Digest)
 		}
 	}
-	return files
+	if in.Decisions, err = pairs(f.text("decisions")); err != nil {
+		return in, &fieldError{"decisions", err}
+	}
+	if in.Labels, err = pairs(f.text("labels")); err != nil {
+		return in, &fieldError{"labels", err}
+	}
+	return in, nil
 }
 
 // pairs are the lines of a text, each NAME=VALUE; nil: there are none.
@@ -132,123 +112,96 @@ func pairs(text string) (map[string]string, error) {
 	return all, nil
 }
 
-// formField is a field of a form, as its schema describes it.
+// formField is a field of a form.
 type formField struct {
 	Name, Label, Hint string
 	// Kind is text, area, lines, choice, checks, files or supplies.
 	Kind     string
 	Required bool
 	Most     int
-	Value    string
-	Options  []formOption
-	Places   []filePlace
-	Error    string
+	// Value is what was entered, or the first of the Chosen options.
+	Value   string
+	Chosen  []string
+	Options []formOption
+	Places  []filePlace
+	Error   string
 }
 
 // formOption is one of the values of a field.
-type formOption struct {
-	Value, Note string
-	On          bool
-}
+type formOption struct{ Value, Note string }
+
+// On reports whether an option is chosen.
+func (f formField) On(o formOption) bool { return slices.Contains(f.Chosen, o.Value) }
 
 // filePlace is an input for files.
 type filePlace struct {
-	Place, ID, Label string
-	Stored           storedFiles
+	Place, Label string
+	Stored       storedFiles
 }
 
-// labelOf names the fields for people. They are shown in the order of these lists; those that a
-// schema has besides come last.
-var (
-	labelOf = map[string]string{
-		"requirement": "What is to be done", "directory": "Directory to start from", "workspace": "Files to start from",
-		"labels":    "Labels",
-		"decisions": "Decisions", "only": "Run only", "pause_after": "Pause after", "from": "From phase", "until": "Until phase",
-		"supplied": "Work that exists already", "session": "Id of the session",
+// layOut makes the fields of the page, in the order in which they are shown.
+func (p *startPage) layOut(directories []control.Directory) {
+	var hosts, phases, noted []formOption
+	for _, d := range directories {
+		hosts = append(hosts, formOption{Value: d.Name})
 	}
-	mainFields  = []string{"requirement", "directory", "workspace", "decisions", "labels"}
-	phaseFields = []string{"only", "pause_after", "from", "until", "supplied"}
-)
-
-// kindOf is how a field is entered.
-func kindOf(f control.FormField) string {
-	switch {
-	case f.Format == control.ManifestFormat:
-		return "files"
-	case f.Type == "array":
-		return "checks"
-	case f.Type == "object" && f.AdditionalProperties != nil && f.AdditionalProperties.Format == control.ManifestFormat:
-		return "supplies"
-	case f.Type == "object":
-		return "lines"
-	case len(f.Enum) > 0:
-		return "choice"
-	case f.MaxLength > 1000:
-		return "area"
-	}
-	return "text"
-}
-
-// layOut makes the fields of the page of the form's schema.
-func (p *startPage) layOut() {
-	properties := p.Form.Schema.Properties
-	names := slices.Sorted(maps.Keys(properties))
-	p.Main, p.Phases = p.fields(mainFields), p.fields(phaseFields)
-	p.More = p.fields(slices.DeleteFunc(names, func(name string) bool {
-		return slices.Contains(mainFields, name) || slices.Contains(phaseFields, name)
-	}))
-}
-
-// fields are those of some names that the schema has.
-func (p *startPage) fields(names []string) (all []formField) {
-	for _, name := range names {
-		if schema, ok := p.Form.Schema.Properties[name]; ok {
-			all = append(all, p.field(name, schema))
+	var works []filePlace
+	for _, phase := range p.Crew.Phases {
+		phases, noted = append(phases, formOption{Value: phase.Name}), append(noted, formOption{phase.Name, noteOn(phase)})
+		if phase.Deliver == nil { // a delivery has no files
+			works = append(works, filePlace{Place: suppliedPrefix + phase.Name, Label: phase.Name})
 		}
 	}
-	return all
-}
-
-func (p *startPage) field(name string, schema control.FormField) formField {
-	f := formField{
-		Name: name, Label: labelOf[name], Hint: schema.Description, Kind: kindOf(schema),
-		Required: slices.Contains(p.Form.Schema.Required, name),
-		Most:     schema.MaxLength, Value: p.text(name),
+	const workspace = "Files to start from"
+	p.Main = []formField{
+		{Name: "requirement", Label: "What is to be done", Kind: "area", Required: true, Most: control.MaxRequirement},
+		{
+			Name: "directory", Label: "Directory to start from", Kind: "choice", Options: hosts,
+			Hint: "a directory of the server's host whose files it starts from instead",
+		},
+		{Name: "workspace", Label: workspace, Kind: "files", Places: []filePlace{{Place: "workspace", Label: workspace}}},
+		{Name: "decisions", Label: "Decisions", Kind: "lines", Hint: "decisions that are made already"},
+		{Name: "labels", Label: "Labels", Kind: "lines", Hint: "labels by which the session is found"},
 	}
-	if name == p.Wrong {
-		f.Error = p.Problem
+	if len(hosts) == 0 {
+		p.Main = slices.Delete(p.Main, 1, 2)
 	}
-	if f.Label == "" {
-		f.Label = strings.ReplaceAll(name, "_", " ")
+	p.Phases = []formField{
+		{Name: "only", Label: "Run only", Kind: "checks", Options: noted, Hint: "the phases to run; left out: all"},
+		{
+			Name: "pause_after", Label: "Pause after", Kind: "checks", Options: phases,
+			Hint: "phases after which the session pauses until it is resumed",
+		},
+		{Name: "from", Label: "From phase", Kind: "choice", Options: phases, Hint: "run this phase and all that depend on it"},
+		{Name: "until", Label: "Until phase", Kind: "choice", Options: phases, Hint: "run this phase and all that it depends on"},
+		{Name: "supplied", Label: "Work that exists already", Kind: "supplies", Places: works},
 	}
-	place := func(place, label string) filePlace {
-		return filePlace{Place: place, ID: "upload-" + strings.ReplaceAll(place, "/", "-"), Label: label, Stored: p.Stored[place]}
-	}
-	options := schema.Enum
-	switch f.Kind {
-	case "checks":
-		options = schema.Items.Enum
-	case "files":
-		f.Places = []filePlace{place(name, f.Label)}
-	case "supplies":
-		for _, key := range schema.PropertyNames.Enum {
-			f.Places = append(f.Places, place(name+"/"+key, key))
+	p.More = []formField{{
+		Name: "session", Label: "Id of the session", Kind: "text", Most: 128,
+		Hint: "the session's id; left out: one is chosen",
+	}}
+	for _, fields := range [][]formField{p.Main, p.Phases, p.More} {
+		for i := range fields {
+			p.fill(&fields[i])
 		}
 	}
-	for _, value := range options {
-		f.Options = append(f.Options, formOption{value, p.noteOn(name, value), slices.Contains(p.values[name], value)})
+}
+
+// fill adds to a field what was entered, and what is wrong with it.
+func (p *startPage) fill(f *formField) {
+	f.Value, f.Chosen = p.text(f.Name), p.values[f.Name]
+	for i := range f.Places {
+		f.Places[i].Stored = p.Stored[f.Places[i].Place]
 	}
-	return f
+	if f.Name == p.problemAt {
+		f.Error, p.Wrong = p.Problem, f
+	}
 }
 
 // noteOn says what a phase is.
-func (p *startPage) noteOn(field, value string) string {
-	i := slices.IndexFunc(p.Form.Phases, func(phase control.FormPhase) bool { return phase.Name == value })
-	if field != "only" || i < 0 {
-		return ""
-	}
-	note := cmp.Or(strings.Join(p.Form.Phases[i].Personas, ", "), "delivers the work")
-	if p.Form.Phases[i].Approve {
+func noteOn(phase spec.Phase) string {
+	note := cmp.Or(strings.Join(phase.Personas, ", "), "delivers the work")
+	if phase.Approve.Wanted() {
 		note += "; needs approval"
 	}
 	return note
@@ -257,10 +210,6 @@ func (p *startPage) noteOn(field, value string) string {
 // Open reports whether something was entered into fields that are folded, or is wrong there.
 func (p *startPage) Open(fields []formField) bool {
 	return slices.ContainsFunc(fields, func(f formField) bool {
-		return f.Value != "" || f.Error != "" || slices.ContainsFunc(f.Options, func(o formOption) bool { return o.On }) ||
-			slices.ContainsFunc(f.Places, func(f filePlace) bool { return f.Stored.Digest != "" })
+		return f.Value != "" || f.Error != "" || slices.ContainsFunc(f.Places, func(f filePlace) bool { return f.Stored.Digest != "" })
 	})
 }
-
-// Label is the label of the field that is wrong.
-func (p *startPage) Label() string { return labelOf[p.Wrong] }

@@ -71,7 +71,8 @@ func TestASessionIsPreviewedAndStarted(t *testing.T) {
 	_, text := visit(t, server.URL+"/start?team=web")
 	says(t, text, "Start a session of web", "A &lt;b&gt;web&lt;/b&gt; service", `<option value="shop">`,
 		`name="only" value="frontend"`, `name="upload:supplied/design"`, "architect; needs approval", "delivers the work",
-		`maxlength="262144" required`)
+		`maxlength="262144" required`, `name="only" value="ship"`)
+	require.NotContains(t, text, "upload:supplied/ship", "a delivery has no files")
 	fields := map[string]string{
 		"team": "web", "requirement": "Build <b>it</b>.\r\nSoon.", "decisions": "port=8081\r\n", "labels": "area=web",
 		"pause_after": "frontend", "from": "frontend", "action": "preview",

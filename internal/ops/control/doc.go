@@ -33,7 +33,7 @@
 //	                    reviews_archive.go: archives; reviews_bundle.go: the limits of a result for another host
 //	money.go            raises of a session's budget; money_budgets.go: what is left of it; money_day.go: a team's daily budget
 //	money_settle.go     which calls may be settled, and as what; money_usage.go, money_csv.go: sums of costs, also as a table
-//	teams.go            which version of a registered team a name means; teams_form.go: the fields of a start, as a schema
+//	teams.go            which version of a registered team a name means
 //	hooks.go            that a repeated call starts one session, and how long a start may take; hooks_session.go: which session a
 //	                    call wakes, and how many sessions an issue may start
 //	access.go           tokens, how long one is good by default, and the audit log; people.go: accounts and invitations, likewise

@@ -43,6 +43,19 @@ func (t TeamInput) MarshalJSON() ([]byte, error) {
 	return json.Marshal(written(t))
 }
 
+// Crew is a registered team or that of a file, as files have it, and the digest of its version.
+func (t Teams) Crew(ctx context.Context, in TeamInput) (spec.Team, spec.Digest, error) {
+	crew, err := Starts(t).team(ctx, in)
+	if err == nil {
+		err = access.Check(ctx, access.View, crew.Name)
+	}
+	if err != nil {
+		return spec.Team{}, "", err
+	}
+	data, err := json.Marshal(crew)
+	return crew.Written(), cas.DigestOf(data), err
+}
+
 // TeamList is the registered teams, sorted by name.
 type TeamList struct {
 	Teams []ListedTeam `json:"teams"`
