@@ -28,8 +28,7 @@ type server struct {
 func startServer(program, dir string) (*server, error) {
 	s := &server{database: filepath.Join(dir, "temporal.db")}
 	args := []string{
-		"server", "start-dev", "--ip", "127.0.0.1", "--port", "0", "--headless",
-		"--db-filename", s.database, "--log-level", "error", "--until-stdin-closes",
+		"--ip", "127.0.0.1", "--port", "0", "--headless", "--db-filename", s.database, "--until-stdin-closes",
 	}
 	for _, key := range workflows.SearchAttributes() {
 		args = append(args, "--search-attribute", key.GetName()+"="+key.GetValueType().String())

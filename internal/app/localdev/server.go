@@ -159,9 +159,8 @@ func (s *server) once(life context.Context, ready func()) error {
 func (s *server) arguments() []string {
 	o := s.options
 	args := []string{
-		"server", "start-dev", "--ip", Loopback, "--port", strconv.Itoa(int(o.Port)), "--db-filename",
-		filepath.Join(o.Store.Dir(), "temporal", "temporal.db"),
-		"--log-level", "error", "--until-stdin-closes",
+		"--ip", Loopback, "--port", strconv.Itoa(int(o.Port)), "--db-filename",
+		filepath.Join(o.Store.Dir(), "temporal", "temporal.db"), "--until-stdin-closes",
 	}
 	if o.Headless {
 		args = append(args, "--headless")

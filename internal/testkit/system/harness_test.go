@@ -203,7 +203,7 @@ func (w *world) startServer() {
 	host, port, err := net.SplitHostPort(w.address)
 	require.NoError(w.t, err)
 	w.server = w.start(server, append([]string{
-		"server", "start-dev", "--ip", host, "--port", port, "--headless", "--db-filename", filepath.Join(w.dir, "temporal.db"),
+		"--ip", host, "--port", port, "--headless", "--db-filename", filepath.Join(w.dir, "temporal.db"),
 	}, searchAttributes...)...)
 	w.eventually("the server answers", func() bool {
 		c, err := client.Dial(client.Options{HostPort: w.address, Logger: quiet})

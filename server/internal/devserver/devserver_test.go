@@ -3,7 +3,6 @@ package devserver
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -121,7 +120,7 @@ func TestAStartThatWasCutOffLeavesNothingBehind(t *testing.T) {
 func TestFatalErrorsReachTheProgram(t *testing.T) {
 	t.Parallel()
 	var got error
-	base := &logger{sink: slog.New(slog.DiscardHandler), fatal: func(err error) { got = err }, serving: new(atomic.Bool)}
+	base := newLogger(func(err error) { got = err }, new(atomic.Bool))
 	cause := errors.New("address in use")
 	log.With(base, tag.NewStringTag("service", "history")).Fatal("Failed to listen", tag.Error(cause))
 	require.ErrorIs(t, got, cause)

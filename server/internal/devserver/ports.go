@@ -11,8 +11,6 @@ import (
 )
 
 const (
-	maxPort = 65535
-
 	// A server that was killed a moment ago may still hold its port while the kernel clears it away.
 	portPatience = 2 * time.Second
 	portPause    = 25 * time.Millisecond
@@ -36,7 +34,7 @@ func choosePorts(ctx context.Context, o Options) (p ports, err error) {
 	case o.UIPort != 0:
 		p.ui = o.UIPort
 		err = checkPort(ctx, "ui-port", o.IP, o.UIPort, portPatience)
-	case o.Port != 0 && beside <= maxPort && checkPort(ctx, "ui-port", o.IP, beside, 0) == nil:
+	case o.Port != 0 && checkPort(ctx, "ui-port", o.IP, beside, 0) == nil:
 		p.ui = beside
 	default:
 		free = append(free, &p.ui)

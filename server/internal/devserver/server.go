@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -42,8 +43,8 @@ type Server struct {
 	serving  atomic.Bool
 }
 
-// Start returns a server that answers. It fails when a port or the database file is in use, when an option makes no
-// sense (all such faults are reported together), and when ctx ends first. One process may run several.
+// Start returns a server that answers. It fails when a port or the database file is in use or cannot be used, and
+// when ctx ends first. One process may run several.
 func Start(ctx context.Context, options Options) (*Server, error) {
 	options, err := options.withDefaults()
 	if err != nil {
@@ -69,8 +70,7 @@ func (s *Server) start(ctx context.Context, options Options, ports ports) (err e
 	if err := ensureNamespaces(s.database.config, options.Namespaces, options.SearchAttributes); err != nil {
 		return fmt.Errorf("database file %s: %w", options.DBFilename, err)
 	}
-	host := reachable(options.IP)
-	s.Address = net.JoinHostPort(host, strconv.Itoa(ports.frontend))
+	s.Address = net.JoinHostPort(options.IP, strconv.Itoa(ports.frontend))
 	s.temporal, err = temporal.NewServer(serverOptions(options, ports, s.database.config, &s.serving)...)
 	if err == nil {
 		err = s.temporal.Start()
@@ -85,7 +85,7 @@ func (s *Server) start(ctx context.Context, options Options, ports ports) (err e
 	if options.Headless {
 		return nil
 	}
-	s.UIAddress = "http://" + net.JoinHostPort(host, strconv.Itoa(ports.ui))
+	s.UIAddress = "http://" + net.JoinHostPort(options.IP, strconv.Itoa(ports.ui))
 	s.ui = newWebUI(options.IP, ports.ui, s.Address)
 	go func() {
 		if err := s.ui.Start(); err != nil {
@@ -98,12 +98,8 @@ func (s *Server) start(ctx context.Context, options Options, ports ports) (err e
 // newWebUI makes Temporal's Web UI, its pages embedded in the binary. It asks nothing on the Internet: neither news nor
 // newer versions.
 func newWebUI(ip string, port int, frontend string) *ui.Server {
-	host := ip
-	if parsed := net.ParseIP(ip); parsed != nil && parsed.To4() == nil {
-		host = "[" + ip + "]"
-	}
 	return ui.NewServer(uioptions.WithConfigProvider(&uiconfig.Config{
-		Host:                host,
+		Host:                strings.TrimSuffix(net.JoinHostPort(ip, ""), ":"), // brackets around an address of IPv6
 		Port:                port,
 		TemporalGRPCAddress: frontend,
 		EnableUI:            true,

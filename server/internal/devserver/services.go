@@ -24,7 +24,7 @@ func serverOptions(options Options, ports ports, db *config.SQL, serving *atomic
 	service := func(port int) static.Hosts {
 		return static.SingleLocalHost(net.JoinHostPort(internalIP, strconv.Itoa(port)))
 	}
-	frontend := net.JoinHostPort(reachable(options.IP), strconv.Itoa(ports.frontend))
+	frontend := net.JoinHostPort(options.IP, strconv.Itoa(ports.frontend))
 	return []temporal.ServerOption{
 		temporal.WithConfig(serviceConfig(options, ports, db, frontend)),
 		temporal.ForServices(temporal.DefaultServices),
@@ -36,7 +36,7 @@ func serverOptions(options Options, ports ports, db *config.SQL, serving *atomic
 			primitives.MatchingService: service(ports.matching),
 			primitives.WorkerService:   service(ports.worker),
 		}),
-		temporal.WithLogger(&logger{sink: options.Logger, fatal: options.Fatal, serving: serving}),
+		temporal.WithLogger(newLogger(options.Fatal, serving)),
 		temporal.WithAuthorizer(authorization.NewNoopAuthorizer()),
 		temporal.WithClaimMapper(func(*config.Config) authorization.ClaimMapper {
 			return authorization.NewNoopClaimMapper()

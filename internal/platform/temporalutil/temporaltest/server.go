@@ -40,7 +40,7 @@ func Binary(t testing.TB, name string) string {
 }
 
 // Start runs a server until the test ends and returns its address. Flags are
-// those of `maestro-server server start-dev`.
+// those of maestro-server.
 func Start(t testing.TB, flags ...string) string {
 	t.Helper()
 	address, stop := start(t, flags)
@@ -51,7 +51,7 @@ func Start(t testing.TB, flags ...string) string {
 // start runs a server until stop is called or this process ends.
 func start(t testing.TB, flags []string) (where string, stop func()) {
 	t.Helper()
-	args := append([]string{"server", "start-dev", "--port", "0", "--headless", "--until-stdin-closes"}, flags...)
+	args := append([]string{"--port", "0", "--headless", "--until-stdin-closes"}, flags...)
 	cmd := exec.Command(Binary(t, "maestro-server"), args...) // our own program
 	stdin, err := cmd.StdinPipe()
 	require.NoError(t, err)
