@@ -219,6 +219,40 @@ these continue without an answer:
 		"maestro reject judged plan --note TEXT", "maestro artifacts diff judged plan"]}, {}]}`, "inbox")
 }
 
+func TestStatusSaysWhatCanBeTyped(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	b.asks("s", session.HelpIsNeeded, session.Request{
+		ID: "build.bob.2", Kind: session.ForHelp, Phase: "build", Persona: "bob", Category: failures.ContractViolation,
+		Message: "the input of phase build has a merge conflict: a.txt", Since: time.Now().Add(-123 * time.Minute),
+		SkipEffect: "keeps the version of build/dev and drops that of plan/dev (a.txt)",
+		Actions:    []session.Action{session.AnswerSkip, session.AnswerAbort},
+	}, session.Request{
+		ID: "plan.ann.1", Kind: session.ForBudget, Phase: "plan", Persona: "ann", Category: failures.TokenBudget, Message: "it is spent",
+		Raise: &session.BudgetRaise{Scope: session.BudgetOfPersona, Name: "ann", USD: true}, Actions: helpVerbs, Since: time.Now(),
+	})
+	shown := b.must(0, "status", "s")
+	require.Regexp(t, `(?m)^build/bob needs help: contract_violation: the input of phase build has a merge conflict: a.txt
+  request build.bob.2 waiting since .* \(2h 3m\)
+  answer with:
+    maestro resolve s skip --request build.bob.2
+      keeps the version of build/dev and drops that of plan/dev \(a.txt\)
+    maestro resolve s abort --request build.bob.2
+      ends the session$`, shown)
+	require.Contains(t, shown, `  answer with:
+    maestro budget raise s --persona ann --usd N
+      continues where it stopped
+    maestro resolve s retry --for plan/ann
+      tries again with the remaining budget; --note TEXT gives it a hint
+`)
+	statetest.Put(t, b.store.State, key("s"), func(e *session.Execution) {
+		e.ClosedAt, e.Status.Status, e.Reason = e.StartedAt, session.Failed, "build/bob needed somebody (aborted by ann)"
+	})
+	shown = b.must(0, "status", "s")
+	require.Regexp(t, `(?m)^build/bob needed somebody \(aborted by ann\)\n  request build.bob.2 asked `, shown)
+	require.NotRegexp(t, "answer with:|maestro resolve|maestro budget|waiting since|until", shown, "nobody answers a session that has ended")
+}
+
 func TestSessionsThatTemporalHasLostWaitToBeResumed(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 
@@ -21,6 +22,14 @@ func TestWhatMakesNoSenseEndsWithTwoAndSaysWhatToDo(t *testing.T) {
 		{"checkpoints", "missing subcommand of `maestro checkpoints`; use one of: export, import, list, prune, " +
 			"show, verify"},
 		{"status --colour x", `unknown flag --colour for "maestro status"; see `},
+		{"help rum", `unknown command "rum" for "maestro"; did you mean "run"?`},
+		{"list --limmit 1", `unknown flag --limmit for "maestro list"; did you mean --limit?`},
+		{"list -x", "unknown flag -x for \"maestro list\"; see `maestro list --help`"},
+		{"list --limit", "--limit needs a value; see `maestro list --help`"},
+		{"list --limit x", `--limit: "x" is not a whole number`},
+		{"budget raise s --tokens 99999999999999999999", `--tokens: "99999999999999999999" is too large`},
+		{"checkpoints prune --older-than 5", `--older-than: "5" is not a duration like 90s, 15m or 24h`},
+		{"apply s --patch=perhaps", `--patch: "perhaps" is not true or false`},
 		{"list -o yaml", `--output: "yaml" is not a format; use table or json`},
 		{"status", "missing SESSION; usage: maestro status SESSION"},
 		{"status a b", `unexpected argument "b"; usage: maestro status SESSION`},
@@ -132,6 +141,9 @@ func TestVersionAndHelp(t *testing.T) {
 	help := d.must(0, "usage", "--help")
 	require.Less(t, strings.Index(help, "--since"), strings.Index(help, "\nConnection to Temporal:\n"))
 	require.Greater(t, strings.Index(help, "--tls-ca-path"), strings.Index(help, "\nConnection to Temporal:\n"))
+	for line := range strings.Lines(help + d.must(0, "--help") + d.must(0, "run", "--help") + d.must(0, "help", "run")) {
+		require.True(t, strings.HasPrefix(line, "  maestro ") || utf8.RuneCountInString(line) <= 81, "only examples are longer: %s", line)
+	}
 	for _, key := range []string{"version", "commit", "modified", "go", "sdk"} {
 		require.Contains(t, d.must(0, "version", "-o", "json"), `"`+key+`":`)
 	}

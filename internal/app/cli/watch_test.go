@@ -173,6 +173,8 @@ func TestASessionIsAnsweredByKeysWhileItIsWatched(t *testing.T) {
 
 	x.shows("build/tester needs help")
 	x.shows("build/dev needs help")
+	d.ends(2, "2 open requests that can be answered with retry; choose one with --request ID or --for PHASE/PERSONA:\n  build.",
+		"resolve", "s", "retry")
 	d.must(0, "resolve", "s", "retry", "--for", "build/dev", "--note", "The port is 8081.")
 	x.showsLine(`✓ dev .*completed`)
 	x.types("r")
