@@ -137,15 +137,22 @@ agents:
   ghost: {kind: command, argv: [no-such-program]}
   lost: {kind: command, argv: [sh, /no/such/script.sh]}
   tool: {kind: command, preset: codex, argv: [./codex]}
+  absent: {kind: command, preset: gemini}
+  words: {kind: command, argv: [sh, -c, /no/such/script.sh]}
+  tree: {kind: command, argv: [sh, in-the-tree.sh]}
   model: {kind: model, provider: main, model: m}
   fine: {kind: command, argv: ["true"]}
   web: {kind: command, argv: ["true"], gateway: [main], network: none, web_tools: true}
   list: {kind: command, argv: ["true"], network: [api.example.com]}
 checks:
   build: {argv: [no-such-check]}
+  lint: {argv: ["true"], env: [NO_OTHER]}
+  script: {argv: [sh, /no/such/script.sh]}
+  tree: {argv: [./own]}
 webhook: {url_env: NO_HOOK}
-providers: {main: {format: anthropic, key_env: NO_KEY}}
+providers: {main: {format: anthropic, key_env: NO_KEY}, other: {format: openai, key_file: no-such-key}}
 `)
+	d.set("PATH", "/usr/bin:/bin") // without programs of npm
 	codex := d.file("codex", "#!/bin/sh\necho codex-cli 1.2.3\n")
 	require.NoError(t, os.Chmod(codex, 0o700))
 	fs := d.findings("--agents", file)
@@ -154,7 +161,12 @@ providers: {main: {format: anthropic, key_env: NO_KEY}}
 	require.Contains(t, fs.of(t, "provider main in file", "warning").Message, "NO_KEY")
 	require.Contains(t, fs.of(t, "check build in file", "bad").Message, "no-such-check is not in PATH")
 	require.Contains(t, fs.of(t, "webhook", "warning").Message, "NO_HOOK")
-	require.Contains(t, fs.of(t, "programs", "ok").Message, "fine")
+	require.Equal(t, "npm install --global @google/gemini-cli", fs.of(t, "agent absent in file", "bad").Command)
+	require.Contains(t, fs.of(t, "provider other in file", "warning").Message, "its key cannot be read: open "+d.dir+"/no-such-key: ")
+	require.Contains(t, fs.of(t, "check lint in file", "warning").Message, "variable NO_OTHER is not set")
+	require.Contains(t, fs.of(t, "check script in file", "bad").Message, "/no/such/script.sh does not exist")
+	require.False(t, slices.ContainsFunc(fs, func(f finding) bool { return f.Check == "check tree in file" }), "it belongs to the trees")
+	require.Contains(t, fs.of(t, "programs", "ok").Message, "of agents fine, list, model, tool, tree, web, words are")
 	require.Contains(t, fs.of(t, "tool in file", "ok").Message, "codex, version codex-cli 1.2.3")
 	f := fs.of(t, "agent coder in file", "bad")
 	require.Equal(t, "chmod +x "+script, f.Command)
@@ -251,7 +263,7 @@ func TestDoctorsRemediesForTemporal(t *testing.T) {
 func TestCommandsAreQuotedForAShell(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
-	d.state = filepath.Join(d.dir, "my state")
+	d.state = filepath.Join(d.dir, "it's my state")
 	d.set("MAESTRO_STATE_DIR", d.state)
 	require.NoError(t, os.MkdirAll(d.state, 0o755))
 	require.NoError(t, os.WriteFile(filepath.Join(d.state, "store.json"), []byte(`{"id": "abcdefgh", "version": 1}`), 0o600))

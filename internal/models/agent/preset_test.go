@@ -119,6 +119,9 @@ func TestPresetsReadTheirStreams(t *testing.T) {
 func TestPresetsStartTheirPrograms(t *testing.T) {
 	t.Parallel()
 	const claude = "--output-format stream-json --verbose --include-partial-messages"
+	const of = " -c model_providers.maestro."
+	const served = " -c model_provider=maestro" + of + "name=maestro" + of + "base_url=http://h/v1" + of + "env_key=K" +
+		of + "wire_api=responses"
 	goesOn := session.Conversation{ID: "c1"}
 	for _, c := range []struct {
 		preset, argv string
@@ -152,6 +155,16 @@ func TestPresetsStartTheirPrograms(t *testing.T) {
 			"codex exec --json -m other --add-dir /w/result resume c1 -",
 		},
 		{preset.Codex, "./codex.sh", preset.Invocation{Model: "m"}, "./codex.sh exec --json --model m --add-dir /w/result -"},
+		{
+			preset.Codex, "codex exec",
+			preset.Invocation{BaseURL: "http://h/v1", KeyVariable: "K"},
+			"codex exec --json" + served + " --add-dir /w/result -",
+		},
+		{
+			preset.Codex, "codex exec",
+			preset.Invocation{BaseURL: "http://h/v1", KeyVariable: "K", Offline: true},
+			"codex exec --json" + served + " -c web_search=disabled --add-dir /w/result -",
+		},
 		{
 			preset.Gemini, "",
 			preset.Invocation{},
