@@ -193,6 +193,16 @@ func TestSignedCallsThatAHookCannotUse(t *testing.T) {
 	require.NotContains(t, got.text, "database", "nor does one who has signed nothing")
 }
 
+func TestACallThatAHookIgnoresIsAccepted(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	made := s.add(control.NewHook{Name: "gl", Kind: access.HookGitLab})
+	body := []byte(`{"object_kind": "merge_request", "project": {"path_with_namespace": "octo/web"}, "object_attributes": {"iid": 13}}`)
+	got := s.post(made.URL, body, http.Header{"X-Gitlab-Token": {made.Secret}}, nil)
+	require.Equal(t, http.StatusAccepted, got.status)
+	require.JSONEq(t, `{"hook": "gl", "ignored": "it is a pull request, and no session of the hook's team waits for it"}`, got.text)
+}
+
 func TestTheSecretsOfHooksAreTheOwnersOnly(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -141,28 +141,3 @@ func sampleCourse() Course {
 		By: "alice", Phase: "backend", Persona: "developer", At: ago(61 * time.Minute),
 	}}}}
 }
-
-const samplePatch = `diff --git a/server.go b/server.go
-index 1111..2222 100644
---- a/server.go
-+++ b/server.go
-@@ -1,9 +1,11 @@ package main
- package main
- 
- import "net/http"
- 
--func main() {
--	http.ListenAndServe(":8080", nil) // the usual port
-+// main serves until it is stopped.
-+func main() {` + "\u202e" + `
-+	http.HandleFunc("/", hello)
-+	http.ListenAndServe(":9090", nil) // the usual port
- }
- 
- const answer = 42
-@@ -40,3 +42,3 @@ func hello(w http.ResponseWriter, r *http.Request) {
- 	if r.Method != "GET" {
--		return
-+		http.Error(w, "<script>alert(1)</script>", 405)
- 	}
-`

@@ -128,11 +128,16 @@ func TestABudgetIsRaised(t *testing.T) {
 	p := newPlane(t)
 	server := dashboard(t, p)
 	require.Equal(t, http.StatusSeeOther, post(t, server.URL+"/sessions/web-7/raise",
-		url.Values{"usd": {"2.5"}, "tokens": {"500,000"}, "scope": {"phase design"}}).StatusCode)
+		url.Values{"usd": {"0.25"}, "tokens": {" 9,223,372,037 "}, "scope": {"phase design"}}).StatusCode)
 	raise := p.temporal.Sent()[0].Content.(workflows.Raise)
-	require.Equal(t, workflows.Raise{USD: 2.5e9, Tokens: 500_000, Phase: "design", By: "alice", ID: raise.ID}, raise)
-	for _, bad := range []url.Values{{}, {"usd": {"-1"}}, {"usd": {"five"}}, {"tokens": {"1e99"}}} {
+	require.Equal(t, workflows.Raise{USD: 2.5e8, Tokens: 9_223_372_037, Phase: "design", By: "alice", ID: raise.ID}, raise)
+	for _, bad := range []url.Values{{}, {"usd": {"-1"}}, {"usd": {"five"}}, {"tokens": {"0"}}, {"tokens": {"-5"}}} {
 		require.Equal(t, http.StatusUnprocessableEntity, post(t, server.URL+"/sessions/web-6/raise", bad).StatusCode)
+	}
+	for _, tokens := range []string{"1.5", "0.5", "1e3", "5 USD", "99999999999999999999"} {
+		answer, text := submit(t, server.URL+"/sessions/web-6/raise", map[string]string{"tokens": tokens}, nil)
+		require.Equal(t, http.StatusUnprocessableEntity, answer.StatusCode, tokens)
+		says(t, text, "tokens: enter a whole number, like 500000")
 	}
 }
 

@@ -38,7 +38,10 @@ func TestWork(t *testing.T) {
 		b.job.Try = b.try
 		b.agent.Prices = &cost.Prices{Input: 3e9, Output: 15e9, CacheRead: 3e8, CacheWrite: 3.75e9}
 		out := b.done()
-		require.Equal(t, map[string]string{"docs/a.md": "one\ntwo\nDONE\nfour\n", "bin/run.sh": "x#!/bin/sh\n", "ok": ""}, b.files())
+		require.Equal(t, map[string]string{"docs/a.md": "one\ntwo\nDONE\nfour\n", "bin/run.sh": "#!/bin/sh\n", "ok": ""}, b.files())
+		program, err := os.Stat(filepath.Join(b.dir, "bin/run.sh"))
+		require.NoError(t, err)
+		require.NotZero(t, program.Mode()&0o100)
 		require.Equal(t, "all done", out.Summary)
 		require.Equal(t, map[string]string{"database": "sqlite"}, out.Decisions)
 		require.Equal(t, 4, s.Count())

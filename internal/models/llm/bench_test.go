@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -20,6 +19,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/models/llm"
 	"github.com/maestro-hive/maestro/internal/models/wire"
+	"github.com/maestro-hive/maestro/internal/store/cas/castest"
 	"github.com/maestro-hive/maestro/internal/testkit/callstest"
 	"github.com/maestro-hive/maestro/internal/testkit/providertest"
 )
@@ -87,11 +87,7 @@ func (b *bench) fill(files map[string]string) {
 	b.t.Helper()
 	b.dir = b.t.TempDir()
 	b.job.Tree = b.dir
-	for name, content := range files {
-		path := filepath.Join(b.dir, name)
-		require.NoError(b.t, os.MkdirAll(filepath.Dir(path), 0o755))
-		require.NoError(b.t, os.WriteFile(path, []byte(content), 0o644))
-	}
+	castest.WriteTree(b.t, b.dir, files)
 }
 
 // run does an attempt. Its outcome has the transcript.
@@ -111,31 +107,8 @@ func (b *bench) done() session.Outcome {
 	return out
 }
 
-// files is what the directory holds: path to content, with an x before that of
-// an executable.
-func (b *bench) files() map[string]string {
-	b.t.Helper()
-	out := map[string]string{}
-	require.NoError(b.t, fs.WalkDir(os.DirFS(b.dir), ".", func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		data, err := os.ReadFile(filepath.Join(b.dir, path))
-		if err != nil {
-			return err
-		}
-		info, err := d.Info()
-		if err != nil {
-			return err
-		}
-		if info.Mode()&0o100 != 0 {
-			data = append([]byte("x"), data...)
-		}
-		out[path] = string(data)
-		return nil
-	}))
-	return out
-}
+// files is what the directory holds: path to content.
+func (b *bench) files() map[string]string { return castest.ReadTree(b.t, b.dir) }
 
 // each runs a test against both providers.
 func each(t *testing.T, script providertest.Script, files map[string]string,
