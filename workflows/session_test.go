@@ -63,9 +63,7 @@ type stage struct {
 	// begun, if set, has the phases that are left to do, with what they start from.
 	begun map[string]spec.Digest
 
-	// admitting and advancing, if set, are called while the session is admitted, and
-	// while a phase is advanced, which fails with their error.
-	admitting func()
+	// advancing, if set, is called while a phase is advanced, which fails with its error.
 	advancing func() error
 	// began is when the session has.
 	began time.Time
@@ -73,21 +71,16 @@ type stage struct {
 	// logs, if set, gets the session's log.
 	logs io.Writer
 
-	// continued has the runs that continue others as new.
-	continued []activities.AdmitInput
-
 	mu       sync.Mutex
 	rounds   []activities.RoundInput
 	merges   []activities.MergeInput
 	advanced []activities.AdvanceInput
 	closed   []activities.CloseInput
-	marked   []session.State
 	// answers are what people have said, reworks what was sent back.
 	answers []session.Answer
 	reworks []activities.ReworkInput
-	// writing, if set, is called while an answer is kept; sending while work is sent back.
+	// writing, if set, is called while an answer is kept.
 	writing func(in activities.WriteStatusInput)
-	sending func(in activities.ReworkInput)
 	// telling, if set, is called while people are told something.
 	telling func(in activities.NotifyInput)
 	// onAdvance, if set, is called once a phase is advanced.
@@ -95,11 +88,7 @@ type stage struct {
 }
 
 func (s *stage) admit(ctx context.Context, in activities.AdmitInput) (activities.Admission, error) {
-	if s.admitting != nil {
-		s.admitting()
-	}
 	if in.Continues {
-		s.continued = append(s.continued, in)
 		return activities.Admission{Status: session.Status{Run: in.Run, Checkpoint: "head-again"}}, nil
 	}
 	t := s.team.Resolved()
@@ -128,7 +117,6 @@ func (s *stage) writeStatus(_ context.Context, in activities.WriteStatusInput) (
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.marked = append(s.marked, in.Status.Status)
 	if in.Answer == nil {
 		return activities.WrittenStatus{}, nil
 	}
@@ -137,9 +125,6 @@ func (s *stage) writeStatus(_ context.Context, in activities.WriteStatusInput) (
 }
 
 func (s *stage) sendBack(_ context.Context, in activities.ReworkInput) (activities.Reworked, error) {
-	if s.sending != nil {
-		s.sending(in)
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.reworks = append(s.reworks, in)

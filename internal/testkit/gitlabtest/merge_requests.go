@@ -37,13 +37,11 @@ type mergeRequest struct {
 
 // MergeRequest is a merge request as a test sees it.
 type MergeRequest struct {
-	Number                                    int
-	Title, Description, State, Source, Target string
-	Draft, AutoMerge                          bool
-	Labels, Reviewers                         []string
-	Notes                                     []Note
-	// MergeCommit is the commit on the target branch.
-	MergeCommit string
+	Number                    int
+	Title, Description, State string
+	Draft                     bool
+	Labels, Reviewers         []string
+	Notes                     []Note
 }
 
 // Note is a comment.
@@ -78,8 +76,8 @@ func (s *Server) MergeRequests(name string) (all []MergeRequest) {
 	s.change(name, func(p *project) {
 		for _, mr := range p.mergeRequests {
 			m := MergeRequest{
-				Number: mr.number, Title: mr.title, Description: mr.description, State: mr.state, Source: mr.source, Target: mr.target,
-				Draft: mr.draft(), AutoMerge: mr.autoMerge, Labels: mr.labels, MergeCommit: cmp.Or(mr.mergeSHA, mr.squashSHA),
+				Number: mr.number, Title: mr.title, Description: mr.description, State: mr.state, Draft: mr.draft(),
+				Labels: mr.labels,
 			}
 			for u := range mr.reviewers {
 				m.Reviewers = append(m.Reviewers, u.name)

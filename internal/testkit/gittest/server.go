@@ -9,7 +9,6 @@ import (
 	"net/http/cgi" //nolint:gosec // Go has no Httpoxy since 1.6.3.
 	"net/http/httptest"
 	"os/exec"
-	"strings"
 	"sync"
 	"testing"
 )
@@ -84,17 +83,6 @@ func (s *Server) Fail(hook func(*http.Request) Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.hook = hook
-}
-
-// FailOnce makes the next request of a method whose path ends with a suffix go wrong.
-func (s *Server) FailOnce(method, suffix string, f Fault) {
-	var once sync.Mutex
-	s.Fail(func(r *http.Request) Fault {
-		if r.Method == method && strings.HasSuffix(r.URL.Path, suffix) && once.TryLock() {
-			return f
-		}
-		return Fault{}
-	})
 }
 
 // ServeHTTP serves a request of git's.

@@ -192,14 +192,6 @@ func Unauthorized() Reply {
 	})
 }
 
-// UnknownModel is a 404.
-func UnknownModel() Reply {
-	return Failing(Fault{
-		Status: http.StatusNotFound, Type: "not_found_error", Code: "model_not_found",
-		Message: "model: no such model",
-	})
-}
-
 // ContextOverflow is the 400 of a prompt that is longer than the model's window.
 func ContextOverflow() Reply {
 	return Failing(Fault{

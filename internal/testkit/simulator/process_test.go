@@ -220,7 +220,7 @@ func call[T any](p *process, op string, quick bool, effect func() (T, error)) (T
 	if p.world.away("store") && isStore(op) {
 		return none, errAway
 	}
-	torn := p.world.tears && isWrite(op)
+	torn := p.world.tears && strings.HasPrefix(op, "Put") // these come to a failpoint of the store
 	if torn {
 		p.world.inside.Store(goroutine(), p)
 	}
@@ -256,11 +256,6 @@ func (p *process) begin(op string, quick bool) (int, *Fault) {
 	return n, p.world.due(op, n)
 }
 
-// isWrite reports whether an operation comes to a failpoint of the store.
-func isWrite(op string) bool {
-	return strings.HasPrefix(op, "Put") || strings.HasPrefix(op, "Update") || op == "AppendEntry"
-}
-
 // goroutine is the number of the running goroutine.
 func goroutine() uint64 {
 	var buffer [32]byte
@@ -288,7 +283,6 @@ func (w *world) atFailpoint(point string, tear func()) {
 		if w.count("fault "+f.String()) != f.N {
 			continue
 		}
-		w.used(f)
 		if f.Kind == Tear {
 			if tear != nil {
 				tear()

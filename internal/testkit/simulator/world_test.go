@@ -55,8 +55,6 @@ type world struct {
 	back      [2]time.Time
 	every     []*process
 	over      bool
-	// spent are the faults that have happened.
-	spent map[string]bool
 	// breakers is held while a breaker is changed.
 	breakers sync.Mutex
 
@@ -103,32 +101,22 @@ func (w *world) moment(of string, n int) time.Duration {
 
 // due returns the fault that is to happen at the n-th call of an operation.
 func (w *world) due(op string, n int) *Fault {
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	for _, f := range w.plan.Faults {
 		last := f.N + f.Times
 		if f.Kind == Break {
 			last += 2
 		}
 		if f.Op == op && f.N <= n && n <= last && f.Kind != Tear && f.Kind != Twice {
-			w.spent[f.String()] = true
 			return &f
 		}
 	}
 	return nil
 }
 
-func (w *world) used(f Fault) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.spent[f.String()] = true
-}
-
 // twice reports whether this execution of an activity is given up while it still works.
 func (w *world) twice(name string) bool {
 	for _, f := range w.plan.Faults {
 		if f.Kind == Twice && name == string(activities.RoundName) && w.count("round for "+f.String()) == f.N {
-			w.used(f)
 			return true
 		}
 	}
@@ -229,7 +217,6 @@ type result struct {
 	Lines  []string
 	Took   time.Duration
 	State  session.State
-	Spent  map[string]bool
 }
 
 // simulate runs a plan to its end, in a world of its own.
@@ -244,7 +231,7 @@ func simulateTold(t *testing.T, plan Plan, told bool) result {
 	synctest.Test(t, func(*testing.T) {
 		w := &world{
 			plan: plan, told: told, dir: filepath.Join(dir, "s"), counts: map[string]int{},
-			holders: map[spec.AssignmentID]int{}, spent: map[string]bool{}, began: time.Now(),
+			holders: map[spec.AssignmentID]int{}, began: time.Now(),
 		}
 		w.watch = watch{
 			world: w, results: map[activityKey]bool{}, newest: map[spec.AssignmentID]*task{},
@@ -256,7 +243,7 @@ func simulateTold(t *testing.T, plan Plan, told bool) result {
 		failpoint.Observe(w.atFailpoint)
 		defer failpoint.Observe(nil)
 		w.run()
-		r = result{Broken: w.watch.broken, Lines: w.lines, Took: w.now(), State: w.watch.state, Spent: w.spent}
+		r = result{Broken: w.watch.broken, Lines: w.lines, Took: w.now(), State: w.watch.state}
 	})
 	return r
 }
