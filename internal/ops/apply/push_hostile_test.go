@@ -15,6 +15,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/core/failures"
 	"github.com/maestro-hive/maestro/internal/ops/apply"
+	"github.com/maestro-hive/maestro/internal/testkit/faulttest"
 	"github.com/maestro-hive/maestro/internal/testkit/gittest"
 )
 
@@ -38,21 +39,17 @@ func TestARefusedPushSaysWhy(t *testing.T) {
 	refused(failures.InvalidRequest, "error: GH006: Protected branch You said ***")
 	d.host.Decline(repository, "", "")
 
-	service := func(status int) func(*http.Request) gittest.Fault {
-		return func(r *http.Request) gittest.Fault {
-			if r.URL.Query().Get("service") == "git-receive-pack" {
-				return gittest.Fault{Status: status, Body: "no"}
-			}
-			return gittest.Fault{}
-		}
-	}
-	d.host.Fail(service(http.StatusForbidden))
+	no := faulttest.Fault{Body: "no", Header: map[string]string{"Content-Type": "text/plain"}}
+	no.If = func(r faulttest.Request) bool { return r.Query.Get("service") == "git-receive-pack" }
+	no.Status = http.StatusForbidden
+	d.host.Fail(no)
 	refused(failures.Auth, "push to branch maestro/s", ": no")
-	d.host.Fail(service(http.StatusNotFound))
+	no.Status = http.StatusNotFound
+	d.host.Fail(no)
 	refused(failures.InvalidRequest, ": no")
-	d.host.Fail(func(*http.Request) gittest.Fault { return gittest.Fault{Status: http.StatusMovedPermanently} })
+	d.host.Fail(faulttest.Fault{Status: http.StatusMovedPermanently})
 	refused(failures.InvalidRequest, "301")
-	d.host.Fail(nil)
+	d.host.Mend()
 
 	for name, change := range map[string]func(t *apply.PushTarget){
 		"has to be like https://": func(t *apply.PushTarget) { t.URL = "http://example.org/a.git" },
@@ -170,14 +167,14 @@ func TestCredentialsAreInNoArgumentAndNoFile(t *testing.T) {
 	d.target.Environ = append(os.Environ(), "GIT_TRACE_CURL="+trace, "GIT_DIR=/nowhere", "GIT_CONFIG_COUNT=1",
 		"GIT_CONFIG_KEY_0=http.proxy", "GIT_CONFIG_VALUE_0=http://127.0.0.1:1")
 	var seen strings.Builder
-	d.host.Fail(func(*http.Request) gittest.Fault {
+	d.host.Fail(faulttest.Fault{If: func(faulttest.Request) bool {
 		processes, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 		for _, file := range processes {
 			arguments, _ := os.ReadFile(file) // it may have ended
 			seen.WriteString(strings.ReplaceAll(string(arguments), "\x00", " ") + "\n")
 		}
-		return gittest.Fault{}
-	})
+		return false
+	}})
 	d.push(map[string]string{"b/c": "d\n"})
 	require.Contains(t, seen.String(), "push --porcelain")
 	require.Contains(t, seen.String(), d.target.URL, "a program of git's has the address")

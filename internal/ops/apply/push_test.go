@@ -3,7 +3,6 @@ package apply_test
 import (
 	"errors"
 	"maps"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,6 +16,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/ops/apply"
 	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/testkit/faulttest"
 	"github.com/maestro-hive/maestro/internal/testkit/gittest"
 	"github.com/maestro-hive/maestro/internal/testkit/worktest"
 )
@@ -295,12 +295,12 @@ func TestARaceOverwritesNothing(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	var races atomic.Int32
-	d.host.Fail(func(r *http.Request) gittest.Fault {
-		if strings.HasSuffix(r.URL.Path, "/git-receive-pack") && races.Add(1) == 1 {
+	d.host.Fail(faulttest.Fault{If: func(r faulttest.Request) bool {
+		if strings.HasSuffix(r.Path, "/git-receive-pack") && races.Add(1) == 1 {
 			d.host.SetBranch(repository, d.target.Branch, d.host.Commit(repository, "side", map[string]string{"x": "x"}, "Side"))
 		}
-		return gittest.Fault{}
-	})
+		return false
+	}})
 	_, err := d.try(map[string]string{"b/c": "d\n"})
 	e, ok := errors.AsType[*apply.TakenError](err)
 	require.True(t, ok, "it has looked again: %v", err)
@@ -308,12 +308,12 @@ func TestARaceOverwritesNothing(t *testing.T) {
 
 	d.host.DeleteBranch(repository, d.target.Branch)
 	d.push(map[string]string{"b/c": "d\n"})
-	d.host.Fail(func(r *http.Request) gittest.Fault {
-		if strings.HasSuffix(r.URL.Path, "/git-receive-pack") {
+	d.host.Fail(faulttest.Fault{If: func(r faulttest.Request) bool {
+		if strings.HasSuffix(r.Path, "/git-receive-pack") {
 			d.host.Commit(repository, d.target.Branch, map[string]string{"y": time.Now().String()}, "Again")
 		}
-		return gittest.Fault{}
-	})
+		return false
+	}})
 	_, err = d.try(map[string]string{"b/c": "e\n"})
 	require.Equal(t, failures.APIError, failureOf(t, err).Category)
 	require.ErrorContains(t, err, "push to branch maestro/s of "+d.target.URL+": the branch has changed")

@@ -9,6 +9,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/core/delivery"
 	"github.com/maestro-hive/maestro/internal/outside/codehost"
+	"github.com/maestro-hive/maestro/internal/testkit/faulttest"
 	"github.com/maestro-hive/maestro/internal/testkit/githubtest"
 	"github.com/maestro-hive/maestro/internal/testkit/gitlabtest"
 	"github.com/maestro-hive/maestro/internal/testkit/gittest"
@@ -68,22 +69,27 @@ func (f *githubForge) end(how string) {
 }
 
 func (f *githubForge) fail(wrong func(bool) trouble) {
-	f.s.Fail(func(r githubtest.Request) githubtest.Fault {
-		writes := r.Method != http.MethodGet && !strings.HasPrefix(r.Operation, "MaestroLook") && r.Operation != "MaestroQueue"
-		switch wrong(writes) {
-		case killBefore:
-			return githubtest.Fault{Cut: true}
-		case killAfter, lost:
-			return githubtest.Fault{Lost: true}
-		case bad:
-			return githubtest.BadGateway()
-		case limited:
-			return githubtest.SecondaryLimit(90 * time.Second)
-		case forbidden:
-			return githubtest.Fault{Status: http.StatusForbidden, Body: `{"message": "Resource not accessible by integration"}`}
-		}
-		return githubtest.Fault{}
+	failBy(f.s, map[trouble]faulttest.Fault{
+		killBefore: {Cut: true}, killAfter: {Lost: true}, lost: {Lost: true}, bad: githubtest.BadGateway(),
+		limited:   githubtest.SecondaryLimit(90 * time.Second),
+		forbidden: {Status: http.StatusForbidden, Body: `{"message": "Resource not accessible by integration"}`},
+	}, func(r faulttest.Request) trouble {
+		query := strings.HasPrefix(r.Path, githubtest.GraphQL+"MaestroLook") || r.Path == githubtest.GraphQL+"MaestroQueue"
+		return wrong(r.Method != http.MethodGet && !query)
 	})
+}
+
+// failBy makes answers go wrong as a function says of each request.
+func failBy(s interface{ Fail(f faulttest.Fault) }, faults map[trouble]faulttest.Fault, wrong func(faulttest.Request) trouble) {
+	var now trouble
+	for kind, fault := range faults {
+		fault.If = func(faulttest.Request) bool { return now == kind }
+		s.Fail(fault)
+	}
+	s.Fail(faulttest.Fault{If: func(r faulttest.Request) bool { // it is asked first
+		now = wrong(r)
+		return false
+	}})
 }
 
 func (f *githubForge) seen() (count int, open, merged bool, texts []string) {
@@ -158,19 +164,10 @@ func (f *gitlabForge) end(how string) {
 }
 
 func (f *gitlabForge) fail(wrong func(bool) trouble) {
-	faults := map[trouble]gitlabtest.Fault{
+	failBy(f.s, map[trouble]faulttest.Fault{
 		killBefore: {Cut: true}, killAfter: {Lost: true}, lost: {Lost: true}, bad: gitlabtest.BadGateway(),
 		limited: gitlabtest.RateLimited(90 * time.Second), forbidden: gitlabtest.Refusal(http.StatusForbidden, "403 Forbidden"),
-	}
-	var now trouble
-	for kind, fault := range faults {
-		fault.If = func(gitlabtest.Request) bool { return now == kind }
-		f.s.Fail(fault)
-	}
-	f.s.Fail(gitlabtest.Fault{If: func(r gitlabtest.Request) bool { // it is asked first
-		now = wrong(r.Method != http.MethodGet)
-		return false
-	}})
+	}, func(r faulttest.Request) trouble { return wrong(r.Method != http.MethodGet) })
 }
 
 func (f *gitlabForge) seen() (count int, open, merged bool, texts []string) {

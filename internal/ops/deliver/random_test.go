@@ -21,7 +21,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/failures"
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
-	"github.com/maestro-hive/maestro/internal/testkit/gittest"
+	"github.com/maestro-hive/maestro/internal/testkit/faulttest"
 )
 
 var (
@@ -113,25 +113,6 @@ func (w *random) goesWrong(writes bool) trouble {
 		return ""
 	}
 	return w.kind
-}
-
-// pushGoesWrong is the same for git. A killed worker hears nothing.
-func (w *random) pushGoesWrong(r *http.Request) gittest.Fault {
-	if r.Method != http.MethodPost || !strings.HasSuffix(r.URL.Path, "/git-receive-pack") {
-		return gittest.Fault{}
-	}
-	switch w.goesWrong(true) {
-	case killBefore:
-		w.cancel()
-		return gittest.Fault{Cut: true}
-	case killAfter, lost:
-		return gittest.Fault{Lost: true}
-	case bad, limited:
-		return gittest.Fault{Status: http.StatusBadGateway}
-	case forbidden:
-		return gittest.Fault{Status: http.StatusForbidden}
-	}
-	return gittest.Fault{}
 }
 
 // works reports whether git succeeds in the repository.
@@ -285,7 +266,20 @@ func (w *random) run(seed uint64) {
 			w.t.Logf("-seed %d -seeds 1:\n%s", seed, strings.Join(w.log, "\n"))
 		}
 	}()
-	w.git.Fail(w.pushGoesWrong)
+	cut := faulttest.Fault{Half: true}
+	failBy(w.git, map[trouble]faulttest.Fault{
+		killBefore: {Status: http.StatusOK, Body: "{}", Half: true}, killAfter: cut, lost: cut, bad: {Status: http.StatusBadGateway},
+		limited: {Status: http.StatusBadGateway}, forbidden: {Status: http.StatusForbidden},
+	}, func(r faulttest.Request) trouble {
+		if r.Method != http.MethodPost || !strings.HasSuffix(r.Path, "/git-receive-pack") {
+			return ""
+		}
+		kind := w.goesWrong(true)
+		if kind == killBefore { // a killed worker hears nothing
+			w.cancel()
+		}
+		return kind
+	})
 	w.fail(func(writes bool) trouble {
 		kind := w.goesWrong(writes)
 		if kind == killBefore || kind == killAfter {

@@ -49,7 +49,7 @@ func asks(t *testing.T, name, does string, fault faulttest.Fault, timeout time.D
 	t.Helper()
 	if name == "github" {
 		s := newSite(t, githubtest.Options{})
-		s.Fail(func(githubtest.Request) githubtest.Fault { return fault })
+		s.Fail(fault)
 		o := s.options()
 		o.Timeout = timeout
 		_, err = s.driverOf(o).Repository(t.Context(), shop)
@@ -125,5 +125,35 @@ func asksEverything(ctx context.Context, h delivery.Host, repository string, ids
 	for _, id := range ids {
 		_, _ = h.CheckLog(ctx, repository, delivery.Check{ID: id})
 		_ = h.Rerun(ctx, repository, delivery.Check{ID: id})
+	}
+}
+
+// TestAnswersWithoutContent gives the drivers answers that have the right form and no content, some after right ones.
+func TestAnswersWithoutContent(t *testing.T) {
+	t.Parallel()
+	const whole = `{"number": 1, "iid": 1, "state": "open", "login": "x", "sha": "a", "head": {"sha": "a"}, "head_pipeline":
+		{"id": 1, "sha": "a"}}`
+	for _, body := range []string{
+		"null", "{}", "[]", "[null]", `[{"user": null, "app": null, "author": null, "check_suite": null}]`, `"x"`, "7", "",
+	} {
+		t.Run(body, func(t *testing.T) {
+			t.Parallel()
+			s, l := newSite(t, githubtest.Options{}), newLab(t, gitlabtest.Project{})
+			g := s.driver()
+			for _, right := range []string{"", "/1", "/1 /user", "/1 /approvals", "/1 /approvals /reviewers /discussions"} {
+				for _, host := range []interface {
+					Mend()
+					Fail(f faulttest.Fault)
+				}{s, l} {
+					host.Mend()
+					host.Fail(faulttest.Fault{Status: 200, Body: body})
+					for _, path := range strings.Fields(right) {
+						host.Fail(faulttest.Fault{Status: 200, Body: whole}.On(http.MethodGet, path))
+					}
+				}
+				asksEverything(t.Context(), g, shop, "job-1", "run-1-2", "status-a-1", "workflow-1", "", "x")
+				asksEverything(t.Context(), l.host, labProject, "job/1", "status/1", "pipeline/1")
+			}
+		})
 	}
 }

@@ -211,9 +211,7 @@ func (d *description) hold(t *testing.T, r githubtest.Request) {
 	for _, p := range op["parameters"].([]any) {
 		names = append(names, d.deref(p)["name"].(string))
 	}
-	query, err := url.ParseQuery(r.Query)
-	require.NoError(t, err)
-	for name := range query {
+	for name := range r.Query {
 		require.Contains(t, names, name, what)
 	}
 	at := []string{"paths", path, strings.ToLower(r.Method)}
@@ -285,7 +283,7 @@ func TestRequestsAndAnswersAreGitHubs(t *testing.T) {
 
 	var held []string
 	for _, r := range s.Requests() {
-		if r.Operation == "" {
+		if !strings.HasPrefix(r.Path, githubtest.GraphQL) {
 			d.hold(t, r)
 			path, _ := d.operation(r)
 			held = append(held, r.Method+" "+path)

@@ -5,11 +5,7 @@ import (
 	"crypto/rsa"
 	"crypto/x509"
 	"encoding/pem"
-	"fmt"
 	"net/http"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -21,6 +17,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/outside/codehost"
 	"github.com/maestro-hive/maestro/internal/testkit/githubtest"
+	"github.com/maestro-hive/maestro/internal/testkit/gittest"
 )
 
 const shop = "acme/shop"
@@ -30,42 +27,23 @@ type site struct {
 	*githubtest.Server
 	t    *testing.T
 	repo *githubtest.Repository
-	dir  string
+	git  *gittest.Server
 }
 
 func newSite(t *testing.T, o githubtest.Options) *site {
 	t.Helper()
-	s := &site{t: t, dir: t.TempDir()}
-	o.Dir = func(name string) string { return filepath.Join(s.dir, name+".git") }
-	require.NoError(t, os.MkdirAll(o.Dir(shop), 0o700))
+	s := &site{t: t, git: gittest.New(t)}
+	s.git.Create(shop, map[string]string{"README": "one"})
+	s.commit("work", "shout.go", "package shout")
+	o.Dir = s.git.Dir
 	s.Server = githubtest.New(t, o)
-	s.git("", "init", "--quiet", "--bare", "--initial-branch=main")
-	s.commit("main", "", "README", "one")
-	s.commit("work", "main", "shout.go", "package shout")
 	s.repo = s.Create(shop)
 	return s
 }
 
-func (s *site) git(stdin string, args ...string) string {
-	s.t.Helper()
-	cmd := exec.Command("git", args...)
-	cmd.Dir, cmd.Stdin = filepath.Join(s.dir, shop+".git"), strings.NewReader(stdin)
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null"}
-	out, err := cmd.CombinedOutput()
-	require.NoError(s.t, err, "git %v: %s", args, out)
-	return strings.TrimSpace(string(out))
-}
-
-// commit adds a file to a branch, which begins at another one if that is named.
-func (s *site) commit(branch, from, path, content string) (sha string) {
-	s.t.Helper()
-	stream := fmt.Sprintf("commit refs/heads/%s\ncommitter A <a@example.org> 1700000000 +0000\ndata 1\nx\n", branch)
-	if from != "" {
-		stream += "from refs/heads/" + from + "^0\n"
-	}
-	stream += fmt.Sprintf("M 100644 inline %s\ndata %d\n%s\n", path, len(content), content)
-	s.git(stream, "fast-import", "--quiet", "--date-format=raw", "--force")
-	return s.git("", "rev-parse", "refs/heads/"+branch)
+// commit adds a file to a branch.
+func (s *site) commit(branch, path, content string) {
+	s.git.Commit(shop, branch, map[string]string{path: content}, "x")
 }
 
 func (s *site) options() codehost.GitHubOptions {
@@ -186,7 +164,7 @@ func TestAPullRequestFromOpenToMerged(t *testing.T) {
 	p = s.look(g, number)
 	require.Equal(t, delivery.Merged, p.State)
 	require.Equal(t, s.repo.Head("main"), p.MergedAs)
-	require.Equal(t, "package shout", s.git("", "show", "main:shout.go"))
+	require.Equal(t, "package shout", s.git.Git(shop, "show", "main:shout.go"))
 	s.repo.DeleteBranch("work")
 	require.Empty(t, s.look(g, number).Head)
 }
@@ -196,7 +174,7 @@ func TestOpenIsDoneOnce(t *testing.T) {
 	s := newSite(t, githubtest.Options{})
 	s.repo.PermitNoDrafts()
 	g := s.driver()
-	s.FailOnce("POST /pulls", githubtest.Fault{Lost: true})
+	s.Fail(githubtest.Fault{Lost: true}.On("POST", "/pulls").Once())
 	with := work
 	with.Draft, with.Labels = true, []string{"maestro"}
 	_, err := g.Open(t.Context(), shop, with) // refused as a draft, and then lost
@@ -222,10 +200,10 @@ func TestLabelsThatWaitAreTriedAgain(t *testing.T) {
 	g := s.driver()
 	with := work
 	with.Labels = []string{"maestro"}
-	s.FailOnce("POST /labels", githubtest.BadGateway())
+	s.Fail(githubtest.BadGateway().On("POST", "/labels").Once())
 	_, err := g.Open(t.Context(), shop, with)
 	requireFailure(t, err, failures.APIError)
-	s.Fail(nil)
+	s.Mend()
 	number, err := g.Open(t.Context(), shop, with)
 	require.NoError(t, err)
 	s.repo.Deny("POST /pulls/{number}/requested_reviewers", "pull_requests=write")
@@ -261,14 +239,14 @@ func TestMerge(t *testing.T) {
 	s.repo.PermitMethods("squash")
 	require.Equal(t, "Merge merges are not allowed on this repository.", s.merge(g, number, p.Head, spec.MethodMerge))
 
-	s.commit("main", "main", "shout.go", "package other")
+	s.commit("main", "shout.go", "package other")
 	require.Equal(t, delivery.MergeUnknown, s.look(g, number).Mergeable, "GitHub needs some time to find out")
 	require.Equal(t, delivery.MergeConflicts, s.look(g, number).Mergeable)
 	require.Equal(t, "Pull Request is not mergeable", s.merge(g, number, p.Head, spec.MethodSquash))
 
-	s.commit("main", "main", "shout.go", "package shout")
+	s.commit("main", "shout.go", "package shout")
 	s.look(g, number)
-	s.FailOnce("PUT /merge", githubtest.Fault{Lost: true})
+	s.Fail(githubtest.Fault{Lost: true}.On("PUT", "/merge").Once())
 	_, err := g.Merge(ctx, shop, number, p.Head, spec.MethodSquash)
 	requireFailure(t, err, failures.APIError)
 	merged := s.repo.Head("main")
@@ -294,13 +272,13 @@ func TestWhatAProtectedBranchRequires(t *testing.T) {
 	s.repo.Review(number, "ben", "MEMBER", "CHANGES_REQUESTED", "no")
 	require.Equal(t, []string{"A reviewer requests changes."}, s.look(g, number).Blocked)
 	s.repo.Review(number, "ben", "MEMBER", "APPROVED", "")
-	s.commit("main", "main", "other", "x")
+	s.commit("main", "other", "x")
 	require.Equal(t, delivery.MergeBehind, s.look(g, number).Mergeable)
 	s.repo.Protect(githubtest.Protection{Checks: []string{"test"}, Queue: true})
 	require.Empty(t, s.look(g, number).Blocked)
 
 	require.Contains(t, s.merge(g, number, s.repo.Head("main"), spec.MethodMerge), "Head oid did not match")
-	s.FailOnce("MaestroEnqueue", githubtest.Fault{Lost: true})
+	s.Fail(githubtest.Fault{Lost: true}.On("POST", "/MaestroEnqueue").Once())
 	_, err := g.Merge(ctx, shop, number, head, spec.MethodMerge)
 	requireFailure(t, err, failures.APIError)
 	for range 2 {
@@ -364,14 +342,14 @@ func TestAnAppRenewsItsTokens(t *testing.T) {
 	p = s.look(g, number)
 	require.Len(t, p.Comments, 1)
 	require.NotEqual(t, first.Password, s.remote(g).Password)
-	require.Equal(t, 1, renewals())
+	require.Equal(t, 2, renewals())
 
 	app.Lifetime = 11 * time.Minute
 	s.Reinstall(72)
 	for range 3 {
 		s.repository(g)
 	}
-	require.GreaterOrEqual(t, renewals(), 3, "a token is renewed before its last ten minutes")
+	require.GreaterOrEqual(t, renewals(), 5, "a token is renewed before its last ten minutes")
 
 	_, err := g.Remote(t.Context(), "acme/other")
 	requireFailure(t, err, failures.Auth, "the app a token for acme/other", "not installed")
@@ -418,7 +396,7 @@ func TestErrorsOfGraphQL(t *testing.T) {
 			with.Draft = true
 			number, err := g.Open(t.Context(), shop, with)
 			require.NoError(t, err)
-			s.FailOnce("MaestroReady", githubtest.Fault{Status: 200, Body: `{"data": null, "errors": [{"message": "No.", ` + kind + `}]}`})
+			s.Fail(githubtest.Fault{Status: 200, Body: `{"data": null, "errors": [{"message": "No.", ` + kind + `}]}`}.On("POST", "/MaestroReady").Once())
 			err = g.Edit(t.Context(), shop, number, delivery.Edit{Ready: true})
 			f := requireFailure(t, err, category, "change pull request 1 of acme/shop", "No.")
 			require.Equal(t, category == failures.RateLimited, f.RetryAfter > 0)

@@ -395,22 +395,3 @@ func TestGitLabSurvivesStrangeAnswers(t *testing.T) {
 		})
 	}
 }
-
-// A driver gets answers that have the right form and no content.
-func TestGitLabSurvivesEmptyAnswers(t *testing.T) {
-	t.Parallel()
-	for _, body := range []string{"null", "{}", "[]", "[null]", `[{"user":null,"author":null}]`, `"x"`, "7", ""} {
-		t.Run(body, func(t *testing.T) {
-			t.Parallel()
-			l := newLab(t, gitlabtest.Project{})
-			for _, own := range []string{"/never", "/1", "/1 /approvals", "/1 /approvals /reviewers /discussions"} { // right ones first
-				l.Mend()
-				l.Fail(gitlabtest.Fault{Status: 200, Body: body})
-				for _, path := range strings.Fields(own) {
-					l.Fail(gitlabtest.Fault{Status: 200, Body: `{"iid":1,"sha":"a","head_pipeline":{"id":1,"sha":"a"}}`}.On(http.MethodGet, path))
-				}
-				asksEverything(t.Context(), l.host, labProject, "job/1", "status/1", "pipeline/1")
-			}
-		})
-	}
-}

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -21,6 +20,9 @@ type Request struct {
 	Query  url.Values
 	Header http.Header
 	Body   []byte
+	// Status is that of the answer, and Answer its body; zero before there is one.
+	Status int
+	Answer []byte
 }
 
 // Fault is how the answers to some requests go wrong.
@@ -103,8 +105,11 @@ func (f Fault) Send(w http.ResponseWriter, out *httptest.ResponseRecorder) {
 
 // Server is the part of a stand-in that has faults. The zero value has none.
 type Server struct {
+	// HalfGets: a cut or lost answer to a GET is cut in its middle. Clients repeat a GET by themselves if no answer begins.
+	HalfGets bool
+
 	mu       sync.Mutex
-	requests []Request
+	requests []*Request
 	faults   []*armed
 }
 
@@ -132,26 +137,36 @@ func (s *Server) Mend() {
 func (s *Server) Requests() []Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Clone(s.requests)
+	var out []Request
+	for _, r := range s.requests {
+		out = append(out, *r)
+	}
+	return out
 }
 
 // Answer keeps a request, and answers it as serve does or as a fault has it. A delay ends with closing.
 func (s *Server) Answer(w http.ResponseWriter, r *http.Request, req Request, closing <-chan struct{},
 	serve func(out http.ResponseWriter),
 ) {
-	f := s.fault(req)
+	f := s.fault(&req)
+	if s.HalfGets && r.Method == http.MethodGet && (f.Cut || f.Lost) {
+		f.Cut, f.Lost, f.Half = false, false, true
+	}
 	if out := f.Answer(r, closing, serve); out != nil {
+		s.mu.Lock()
+		req.Status, req.Answer = out.Code, out.Body.Bytes()
+		s.mu.Unlock()
 		f.Send(w, out)
 	}
 }
 
 // fault keeps a request and finds the fault that it meets; the zero one if it meets none.
-func (s *Server) fault(r Request) Fault {
+func (s *Server) fault(r *Request) Fault {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.requests = append(s.requests, r)
 	for _, f := range s.faults {
-		fits := (f.Method == "" || f.Method == r.Method) && strings.HasSuffix(r.Path, f.Path) && (f.If == nil || f.If(r))
+		fits := (f.Method == "" || f.Method == r.Method) && strings.HasSuffix(r.Path, f.Path) && (f.If == nil || f.If(*r))
 		if fits && (f.Times == 0 || f.happened < f.Times) {
 			f.happened++
 			return f.Fault

@@ -58,19 +58,11 @@ type App struct {
 	Lifetime time.Duration
 }
 
+// GraphQL is the path of its API, which the name of the query or mutation follows in a [Request].
+const GraphQL = "/api/graphql/"
+
 // Request is a request to one of the APIs.
-type Request struct {
-	Method string
-	// Path is without the address of the API, Query as it was sent.
-	Path, Query string
-	// Operation is the name of a query or mutation of GraphQL.
-	Operation string
-	Header    http.Header
-	Body      []byte
-	// Status is that of the answer, and Answer its body.
-	Status int
-	Answer []byte
-}
+type Request = faulttest.Request
 
 // Fault is how the answer to a request goes wrong. The zero value is none.
 type Fault = faulttest.Fault
@@ -102,6 +94,7 @@ func BadGateway() Fault {
 
 // Server is a GitHub at an address of its own.
 type Server struct {
+	faulttest.Server
 	// URL is its web address, without a slash at the end.
 	URL string
 
@@ -114,8 +107,6 @@ type Server struct {
 	repos    []*Repository
 	nextID   int64
 	clock    time.Time
-	fault    func(Request) Fault
-	requests []Request
 	tokens   map[string]time.Time
 	computed map[string]mergeable
 }
@@ -130,6 +121,7 @@ func New(t testing.TB, o Options) *Server {
 	if o.App == nil {
 		s.tokens[Token] = time.Time{}
 	}
+	s.HalfGets = true
 	s.rest = s.routes()
 	server := httptest.NewServer(s)
 	s.URL = server.URL
@@ -139,35 +131,6 @@ func New(t testing.TB, o Options) *Server {
 		server.Close()
 	})
 	return s
-}
-
-// Fail asks a function for the fault of each request of the APIs from now on; nil: there are none.
-func (s *Server) Fail(fault func(Request) Fault) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.fault = fault
-}
-
-// FailOnce makes the next request go wrong whose method and path, or name of operation, are these: "POST /pulls" is a POST
-// whose path ends with /pulls.
-func (s *Server) FailOnce(request string, f Fault) {
-	method, path, rest := strings.Cut(request, " ")
-	var once sync.Once
-	s.Fail(func(r Request) (out Fault) {
-		if rest && r.Method == method && strings.HasSuffix(r.Path, path) || !rest && r.Operation == request {
-			once.Do(func() { out = f })
-		}
-		return out
-	})
-}
-
-// Requests returns the requests of the APIs since the last call, oldest first.
-func (s *Server) Requests() []Request {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	out := s.requests
-	s.requests = nil
-	return out
 }
 
 // Accept makes other tokens the only ones that are right.
@@ -216,29 +179,12 @@ func (s *Server) serveAPI(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
-	request := Request{
-		Method: r.Method, Path: strings.TrimPrefix(r.URL.Path, "/api/v3"), Query: r.URL.RawQuery, Header: r.Header.Clone(), Body: body,
-		Operation: operationOf(r.URL.Path, body),
+	path := strings.TrimPrefix(r.URL.Path, "/api/v3")
+	if name := operationOf(path, body); name != "" {
+		path = GraphQL + name
 	}
-	s.mu.Lock()
-	fault := s.fault
-	s.mu.Unlock()
-	var f Fault
-	if fault != nil {
-		f = fault(request)
-	}
-	if r.Method == http.MethodGet && (f.Cut || f.Lost) { // clients would repeat it by themselves if there were no answer at all
-		f.Cut, f.Lost, f.Half = false, false, true
-	}
-	out := f.Answer(r, s.closing, func(out http.ResponseWriter) { s.answer(out, r) })
-	if out == nil {
-		return
-	}
-	request.Status, request.Answer = out.Code, out.Body.Bytes()
-	s.mu.Lock()
-	s.requests = append(s.requests, request)
-	s.mu.Unlock()
-	f.Send(w, out)
+	request := Request{Method: r.Method, Path: path, Query: r.URL.Query(), Header: r.Header.Clone(), Body: body}
+	s.Answer(w, r, request, s.closing, func(out http.ResponseWriter) { s.answer(out, r) })
 }
 
 // answer does what is asked.

@@ -11,6 +11,8 @@ import (
 	"os/exec"
 	"sync"
 	"testing"
+
+	"github.com/maestro-hive/maestro/internal/testkit/faulttest"
 )
 
 // The credentials that a server accepts unless told otherwise.
@@ -22,20 +24,13 @@ const (
 // maxBody bounds what the server reads of a request, in bytes.
 const maxBody = 64 << 20
 
-// Fault is how a request goes wrong. The zero value is none.
-type Fault struct {
-	// Cut closes the connection instead of doing what is asked.
-	Cut bool
-	// Lost does what is asked and closes the connection instead of answering.
-	Lost bool
-	// Status is another answer, which comes instead of git's, with the text Body; zero: git's own.
-	Status int
-	Body   string
-}
-
 // Server serves the bare repositories below a directory: the repository acme/shop is at URL/acme/shop.git. It is an
 // [http.Handler], too, which other servers may mount.
+//
+// The path of a request that fetches ends with /git-upload-pack, and that of one that pushes with /git-receive-pack. Before each
+// is a GET of /info/refs. Git repeats a request by itself if no answer begins: a fault has to cut it in its middle.
 type Server struct {
+	faulttest.Server
 	// URL is the address of the server, without a slash at its end.
 	URL string
 
@@ -45,7 +40,6 @@ type Server struct {
 
 	mu             sync.Mutex
 	user, password string
-	hook           func(*http.Request) Fault
 	commits        int
 }
 
@@ -76,33 +70,18 @@ func (s *Server) Accept(user, password string) {
 	s.user, s.password = user, password
 }
 
-// Fail asks a function for the fault of each request from now on; nil: there are none. The path of a request that fetches
-// ends with /git-upload-pack, and that of one that pushes with /git-receive-pack. Before each is a GET of /info/refs with
-// the name in the query's service.
-func (s *Server) Fail(hook func(*http.Request) Fault) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.hook = hook
-}
-
 // ServeHTTP serves a request of git's.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	request := faulttest.Request{Method: r.Method, Path: r.URL.Path, Query: r.URL.Query()}
+	s.Answer(w, r, request, nil, func(out http.ResponseWriter) { s.serve(out, r) })
+}
+
+func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
-	hook, wantUser, wantPassword := s.hook, s.user, s.password
+	wantUser, wantPassword := s.user, s.password
 	s.mu.Unlock()
-	var f Fault
-	if hook != nil {
-		f = hook(r)
-	}
 	user, password, _ := r.BasicAuth()
-	switch {
-	case f.Cut:
-		cut(w)
-		return
-	case f.Status != 0:
-		http.Error(w, f.Body, f.Status)
-		return
-	case user != wantUser || password != wantPassword:
+	if user != wantUser || password != wantPassword {
 		w.Header().Set("WWW-Authenticate", `Basic realm="git"`)
 		http.Error(w, "Invalid username or password.", http.StatusUnauthorized)
 		return
@@ -119,20 +98,5 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		Env: append(s.environment(), "GIT_PROJECT_ROOT="+s.root, "GIT_HTTP_EXPORT_ALL=1", "REMOTE_USER="+user,
 			"GIT_PROTOCOL="+r.Header.Get("Git-Protocol")),
 	}
-	if f.Lost {
-		backend.ServeHTTP(httptest.NewRecorder(), r)
-		cut(w)
-		return
-	}
 	backend.ServeHTTP(w, r)
-}
-
-// cut closes the connection within an answer. Clients repeat a request by themselves if a connection ends before an answer
-// begins.
-func cut(w http.ResponseWriter) {
-	if conn, out, err := http.NewResponseController(w).Hijack(); err == nil {
-		_, _ = out.WriteString("HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")
-		_ = out.Flush()
-		_ = conn.Close()
-	}
 }
