@@ -101,16 +101,13 @@ func TestWhatIsDoneNext(t *testing.T) {
 		"to another commit":           {agreed, nil, func(r *Record) { r.Asked, r.AskedFor = AskMerge, "beef" }, Ask, ""},
 		"people merge":                {never, nil, nil, Wait, "waits for a person to merge it"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			step := Decide(c.order, pull(c.pull), known(c.record), now)
-			require.Equal(t, c.act, step.Act, "%+v", step)
-			require.Contains(t, step.Why, c.why)
-			if step.Act == Wait {
-				require.GreaterOrEqual(t, step.Wait, time.Second)
-				require.LessOrEqual(t, step.Wait, lookLatest)
-			}
-		})
+		step := Decide(c.order, pull(c.pull), known(c.record), now)
+		require.Equal(t, c.act, step.Act, "%s: %+v", name, step)
+		require.Contains(t, step.Why, c.why, name)
+		if step.Act == Wait {
+			require.GreaterOrEqual(t, step.Wait, time.Second, name)
+			require.LessOrEqual(t, step.Wait, lookLatest, name)
+		}
 	}
 }
 

@@ -47,8 +47,6 @@ type cli struct {
 	preset string
 	// lead makes the agent's definition talk to a base URL.
 	lead func(t *testing.T, b *bench, url string) Definition
-	// run is the call with which the model runs a shell command.
-	run func(r providertest.Request, command string) providertest.Call
 	// isolation is that of the worker file; empty: without rooms.
 	isolation string
 }
@@ -64,9 +62,6 @@ func clis() []cli {
 					"ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY", "CLAUDE_CODE_MAX_RETRIES", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC",
 				}}
 			},
-			run: func(_ providertest.Request, command string) providertest.Call {
-				return providertest.Tool("Bash", map[string]string{"command": command, "description": "work"})
-			},
 		},
 		{
 			preset: preset.Codex,
@@ -79,12 +74,6 @@ func clis() []cli {
 					set("request_max_retries", "0"), set("stream_max_retries", "0"),
 				)}
 			},
-			run: func(r providertest.Request, command string) providertest.Call {
-				if slices.Contains(r.Tools, "exec_command") {
-					return providertest.Tool("exec_command", map[string]string{"cmd": command})
-				}
-				return providertest.Tool("shell_command", map[string]string{"command": command})
-			},
 		},
 		{
 			preset: preset.Gemini,
@@ -92,9 +81,6 @@ func clis() []cli {
 				b.vars["GOOGLE_GEMINI_BASE_URL"], b.vars["GEMINI_API_KEY"] = url, secret
 				geminiSettings(t, b)
 				return Definition{Env: []string{"GOOGLE_GEMINI_BASE_URL", "GEMINI_API_KEY"}, Model: "gemini-2.5-pro"}
-			},
-			run: func(_ providertest.Request, command string) providertest.Call {
-				return providertest.Tool("run_shell_command", map[string]string{"command": command, "description": "work"})
 			},
 		},
 	}
@@ -161,7 +147,7 @@ func eachWay(t *testing.T, test func(t *testing.T, c cli)) {
 func (c cli) answers(commands ...string) providertest.Script {
 	return func(r providertest.Request) providertest.Reply {
 		if turn := r.Turn(); turn <= len(commands) {
-			return providertest.Reply{Calls: []providertest.Call{c.run(r, commands[turn-1])}, Usage: answerCost}
+			return providertest.Reply{Calls: []providertest.Call{clitest.Run(c.preset, r, commands[turn-1])}, Usage: answerCost}
 		}
 		return providertest.Reply{Text: "All is done now.", Usage: answerCost}
 	}
@@ -282,7 +268,7 @@ func TestCLIContinues(t *testing.T) {
 				if strings.Contains(string(r.Body), command) {
 					continue
 				}
-				reply := providertest.Reply{Calls: []providertest.Call{c.run(r, command)}, Usage: answerCost}
+				reply := providertest.Reply{Calls: []providertest.Call{clitest.Run(c.preset, r, command)}, Usage: answerCost}
 				if strings.Contains(command, "second") {
 					cut.Do(func() {
 						// Programs write their conversations late: this is not the test of that.

@@ -51,25 +51,22 @@ func TestRecordsSayWhereWorkStandsSinceTheBoundary(t *testing.T) {
 		"a breaker":      {session.Waiting, func(r *session.RoundRecord) { r.AtWork = false }, session.Waiting, 0, ""},
 		"no breaker":     {session.Waiting, begun, session.Running, 0, "other"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			a := session.AssignmentStatus{Persona: "dev", AssignmentSummary: session.AssignmentSummary{Status: c.state}}
-			if c.state == session.Waiting {
-				a.Awaits = wait
-			}
-			var record session.Record
-			if c.change != nil {
-				r := session.RoundRecord{Order: session.Order{Run: 2}, Agent: "other"}
-				r.AtWork = true
-				c.change(&r)
-				record.Rounds = append(record.Rounds, r)
-			}
-			join(&a, record, 2)
-			require.Equal(t, c.want, a.Status)
-			require.Equal(t, c.counts, a.Attempts)
-			require.Equal(t, c.agent, a.Agent)
-			require.Equal(t, name == "a breaker", a.Awaits != nil)
-		})
+		a := session.AssignmentStatus{Persona: "dev", AssignmentSummary: session.AssignmentSummary{Status: c.state}}
+		if c.state == session.Waiting {
+			a.Awaits = wait
+		}
+		var record session.Record
+		if c.change != nil {
+			r := session.RoundRecord{Order: session.Order{Run: 2}, Agent: "other"}
+			r.AtWork = true
+			c.change(&r)
+			record.Rounds = append(record.Rounds, r)
+		}
+		join(&a, record, 2)
+		require.Equal(t, c.want, a.Status, name)
+		require.Equal(t, c.counts, a.Attempts, name)
+		require.Equal(t, c.agent, a.Agent, name)
+		require.Equal(t, name == "a breaker", a.Awaits != nil, name)
 	}
 }
 

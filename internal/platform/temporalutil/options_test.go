@@ -51,21 +51,18 @@ func TestFlagsWinOverEnvironmentAndEnvironmentOverProfile(t *testing.T) {
 		{"no tls by flag", "TEMPORAL_CONFIG_FILE=FILE", "--tls=false --profile cloud", "from-cloud:2 cloud-ns"},
 		{"server name means tls", "", "--tls-server-name x", "127.0.0.1:7233 default TLS"},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			variables := env{"TEMPORAL_CONFIG_FILE": "/absent/temporal.toml"}
-			for _, v := range strings.Fields(strings.ReplaceAll(c.variables, "=FILE", "="+file)) {
-				name, value, _ := strings.Cut(v, "=")
-				variables[name] = value
-			}
-			got, err := parse(t, strings.ReplaceAll(c.args, "FILE", file)).ClientOptions(variables)
-			require.NoError(t, err)
-			said := got.HostPort + " " + got.Namespace
-			if got.ConnectionOptions.TLS != nil {
-				said += " TLS"
-			}
-			require.Equal(t, c.want, said)
-		})
+		variables := env{"TEMPORAL_CONFIG_FILE": "/absent/temporal.toml"}
+		for _, v := range strings.Fields(strings.ReplaceAll(c.variables, "=FILE", "="+file)) {
+			name, value, _ := strings.Cut(v, "=")
+			variables[name] = value
+		}
+		got, err := parse(t, strings.ReplaceAll(c.args, "FILE", file)).ClientOptions(variables)
+		require.NoError(t, err, c.name)
+		said := got.HostPort + " " + got.Namespace
+		if got.ConnectionOptions.TLS != nil {
+			said += " TLS"
+		}
+		require.Equal(t, c.want, said, c.name)
 	}
 }
 
@@ -86,13 +83,10 @@ func TestConnectionFaultsSayWhatIsWrong(t *testing.T) {
 		"--grpc-meta novalue":                                     "KEY=VALUE",
 		"--tls-cert-data x --tls-key-data yyy":                    "cert",
 	} {
-		t.Run(args, func(t *testing.T) {
-			t.Parallel()
-			_, err := parse(t, args).ClientOptions(none)
-			var fault *temporalutil.ConfigError
-			require.ErrorAs(t, err, &fault)
-			require.ErrorContains(t, err, want)
-		})
+		_, err := parse(t, args).ClientOptions(none)
+		var fault *temporalutil.ConfigError
+		require.ErrorAs(t, err, &fault, args)
+		require.ErrorContains(t, err, want, args)
 	}
 }
 

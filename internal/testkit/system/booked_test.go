@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/core/cost"
 	"github.com/maestro-hive/maestro/internal/store/state"
+	"github.com/maestro-hive/maestro/internal/testkit/clitest"
 	"github.com/maestro-hive/maestro/internal/testkit/providertest"
 )
 
@@ -26,42 +26,20 @@ func stepNoted(step string) *regexp.Regexp {
 	return regexp.MustCompile(`"content":"` + step + `"|\\n` + step + `\\n`)
 }
 
-// conversing is an agent program that a test's server leads.
-type conversing struct {
-	// agent is the definition of the program in a directory, led to a URL.
-	agent func(bin, url string) string
-	// run is the call with which the model runs a shell command.
-	run func(r providertest.Request, command string) providertest.Call
-}
+// conversing is the definition of an agent program in a directory, led to a URL.
+type conversing func(bin, url string) string
 
 var conversingCLIs = map[string]conversing{
-	"claude": {
-		func(bin, _ string) string {
-			return "{kind: command, preset: claude, argv: [" + bin +
-				"/claude, --permission-mode, acceptEdits, --allowedTools, Bash], env: [ANTHROPIC_BASE_URL, ANTHROPIC_API_KEY, " +
-				"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC]}"
-		},
-		func(_ providertest.Request, command string) providertest.Call {
-			return providertest.Tool("Bash", map[string]string{"command": command, "description": "work"})
-		},
+	"claude": func(bin, _ string) string {
+		return "{kind: command, preset: claude, argv: [" + bin +
+			"/claude, --permission-mode, acceptEdits, --allowedTools, Bash], env: [ANTHROPIC_BASE_URL, ANTHROPIC_API_KEY, " +
+			"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC]}"
 	},
-	"codex": {
-		func(bin, url string) string {
-			return "{kind: command, preset: codex, model: gpt-5, env: [CODEX_API_KEY], argv: [" + bin +
-				"/codex, exec, --sandbox, workspace-write, -c, model_provider=test, -c, model_providers.test.name=test, " +
-				"-c, 'model_providers.test.base_url=" + url + "/v1', -c, model_providers.test.wire_api=responses, -c, " +
-				"model_providers.test.env_key=CODEX_API_KEY]}"
-		},
-		func(r providertest.Request, command string) providertest.Call {
-			switch {
-			case slices.Contains(r.Tools, "exec"): // its newer models write JavaScript that calls the tools
-				quoted, _ := json.Marshal(command) // a string
-				return providertest.Call{Name: "exec", Arguments: "text(await tools.exec_command({cmd: " + string(quoted) + "}))"}
-			case slices.Contains(r.Tools, "exec_command"):
-				return providertest.Tool("exec_command", map[string]string{"cmd": command})
-			}
-			return providertest.Tool("shell_command", map[string]string{"command": command})
-		},
+	"codex": func(bin, url string) string {
+		return "{kind: command, preset: codex, model: gpt-5, env: [CODEX_API_KEY], argv: [" + bin +
+			"/codex, exec, --sandbox, workspace-write, -c, model_provider=test, -c, model_providers.test.name=test, " +
+			"-c, 'model_providers.test.base_url=" + url + "/v1', -c, model_providers.test.wire_api=responses, -c, " +
+			"model_providers.test.env_key=CODEX_API_KEY]}"
 	},
 }
 
@@ -71,7 +49,7 @@ func (w *world) converse(c conversing, url, more string) (teamFile string, start
 	w.t.Helper()
 	bin, err := installedCLIs()
 	require.NoError(w.t, err)
-	w.write("agents.yaml", "version: 1\n"+more+"agents:\n  coder: "+c.agent(bin, url)+"\n")
+	w.write("agents.yaml", "version: 1\n"+more+"agents:\n  coder: "+c(bin, url)+"\n")
 	teamFile = w.write("team.yaml", `version: 1
 name: writers
 personas: {writer: {role: Writer, agent: coder, instructions: Write all parts.}}
@@ -120,7 +98,7 @@ func TestKilledProgramsAreBooked(t *testing.T) {
 					if strings.Contains(string(r.Body), command) {
 						continue
 					}
-					reply = providertest.Reply{Calls: []providertest.Call{c.run(r, command)}, Usage: callCost}
+					reply = providertest.Reply{Calls: []providertest.Call{clitest.Run(preset, r, command)}, Usage: callCost}
 					if i > 0 && !held[step] {
 						held[step] = true
 						waiting <- steps[i-1]

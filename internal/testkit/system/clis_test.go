@@ -46,8 +46,6 @@ type meteredCLI struct {
 	prices        cost.Prices
 	// tokens pay for all steps but the last, and for two answers that are lost.
 	tokens int
-	// run is the call with which the model runs a shell command.
-	run func(r providertest.Request, command string) providertest.Call
 }
 
 func meteredCLIs() []meteredCLI {
@@ -56,32 +54,16 @@ func meteredCLIs() []meteredCLI {
 			"claude", "claude-sonnet-4-5", wire.Anthropic,
 			cost.Prices{Input: 3e9, Output: 15e9, CacheRead: 3e8, CacheWrite: 375e7, CacheWrite1h: 6e9, WebSearch: 1e10},
 			205_000,
-			func(_ providertest.Request, command string) providertest.Call {
-				return providertest.Tool("Bash", map[string]string{"command": command, "description": "work"})
-			},
 		},
 		{
 			"codex", "gpt-5", wire.OpenAI,
 			cost.Prices{Input: 125e7, Output: 1e10, CacheRead: 125e6, WebSearch: 1e10},
 			70_000,
-			func(r providertest.Request, command string) providertest.Call {
-				switch {
-				case slices.Contains(r.Tools, "exec"): // its newer models write JavaScript that calls the tools
-					quoted, _ := json.Marshal(command) // a string
-					return providertest.Call{Name: "exec", Arguments: "text(await tools.exec_command({cmd: " + string(quoted) + "}))"}
-				case slices.Contains(r.Tools, "exec_command"):
-					return providertest.Tool("exec_command", map[string]string{"cmd": command})
-				}
-				return providertest.Tool("shell_command", map[string]string{"command": command})
-			},
 		},
 		{
 			"gemini", "gemini-2.5-pro", wire.Gemini,
 			cost.Prices{Input: 125e7, Output: 1e10, CacheRead: 31e7, WebSearch: 35e9},
 			82_000,
-			func(_ providertest.Request, command string) providertest.Call {
-				return providertest.Tool("run_shell_command", map[string]string{"command": command, "description": "work"})
-			},
 		},
 	}
 }
@@ -123,7 +105,8 @@ func (p *meteredProvider) answer(r providertest.Request) providertest.Reply {
 		return reply
 	}
 	step := meteredSteps[i]
-	reply.Text, reply.Calls = "The next step of the work is this one.", []providertest.Call{p.run(r, p.command(step))}
+	reply.Text = "The next step of the work is this one."
+	reply.Calls = []providertest.Call{clitest.Run(p.preset, r, p.command(step))}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.seen[step]++
@@ -397,7 +380,7 @@ func TestOneCommandInARepository(t *testing.T) {
 				reply := providertest.Reply{Text: "Done, as far as I can see.", Usage: cost.Usage{InputTokens: 90, OutputTokens: 40}}
 				if body := string(r.Body); strings.Contains(body, "Make the change that the requirement") && len(r.Tools) > 0 &&
 					!strings.Contains(body, "toUpperCase") {
-					reply.Calls = []providertest.Call{m.run(r, change)}
+					reply.Calls = []providertest.Call{clitest.Run(m.preset, r, change)}
 				}
 				return reply
 			})
