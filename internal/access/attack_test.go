@@ -268,7 +268,7 @@ func TestFailuresAreLimited(t *testing.T) {
 		"codes and tokens count together")
 	require.Equal(t, 303, s.user().follow(s.link(), "X-Forwarded-For: 192.0.2.1").StatusCode,
 		"who has a link gets in from the same address")
-	s.clock.advance(6 * time.Second)
+	s.clock.Pass(6 * time.Second)
 	require.Equal(t, 401, attacker.get("/login?code=x", "X-Forwarded-For: 192.0.2.1").StatusCode)
 	for i := range 20 {
 		attacker.get("/login?code=x", fmt.Sprintf("X-Forwarded-For: 2001:db8::%x", i))
@@ -283,7 +283,7 @@ func TestFailuresAreLimited(t *testing.T) {
 	events := eventsOf(t, s.audit, access.EventFilter{Limit: 1000})
 	require.Less(t, len(events), 80, "the log is bounded")
 	require.Equal(t, "192.0.2.1", events[len(events)-1].From)
-	s.clock.advance(time.Minute)
+	s.clock.Pass(time.Minute)
 	attacker.get("/login?code=x", "X-Forwarded-For: 192.0.2.200")
 	require.Regexp(t, `\d{4} more failures before it`, eventsOf(t, s.audit, access.EventFilter{})[0].Detail)
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -13,36 +12,23 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/store/state"
+	"github.com/maestro-hive/maestro/internal/store/state/statetest"
 )
 
-// clock is a clock that a test sets.
-type clock struct {
-	mu  sync.Mutex
-	now time.Time
-}
-
-func newClock() *clock { return &clock{now: time.Date(2026, 11, 21, 23, 59, 58, 0, time.UTC)} }
-
-func (c *clock) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.now
-}
-
-func (c *clock) advance(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = c.now.Add(d)
+func newClock() *statetest.Clock {
+	c := &statetest.Clock{}
+	c.Set(time.Date(2026, 11, 21, 23, 59, 58, 0, time.UTC))
+	return c
 }
 
 // openAudit returns the audit log in a directory.
-func openAudit(t *testing.T, dir string, c *clock) *access.Audit {
+func openAudit(t *testing.T, dir string, c *statetest.Clock) *access.Audit {
 	t.Helper()
 	return access.NewAudit(openState(t, dir, c), c.Now)
 }
 
 // openState opens the database in a directory, as another process does.
-func openState(t *testing.T, dir string, c *clock) *state.DB {
+func openState(t *testing.T, dir string, c *statetest.Clock) *state.DB {
 	t.Helper()
 	db, err := state.OpenSQLite(t.Context(), dir, state.Options{Now: c.Now})
 	require.NoError(t, err)
@@ -72,7 +58,7 @@ func TestAnIntentIsWrittenBeforeAChangeAndItsOutcomeAfterIt(t *testing.T) {
 		require.Len(t, seen, 1)
 		require.Equal(t, access.Unknown, seen[0].Outcome)
 		require.Zero(t, seen[0].EndedAt)
-		c.advance(5 * time.Second) // midnight passes
+		c.Pass(5 * time.Second) // midnight passes
 		return nil
 	})
 	require.NoError(t, err)
@@ -87,10 +73,11 @@ func TestAnIntentIsWrittenBeforeAChangeAndItsOutcomeAfterIt(t *testing.T) {
 		[]access.Outcome{events[0].Outcome, events[1].Outcome, events[2].Outcome})
 	require.Equal(t, "it broke", events[1].Error)
 	done := events[2]
-	require.Equal(t, c.Now(), done.EndedAt)
+	require.Equal(t, c.Now().UTC(), done.EndedAt)
 	require.Equal(t, access.Event{
-		ID: done.ID, At: c.Now().Add(-5 * time.Second), Actor: "ann", Via: access.ViaOIDC, From: "192.0.2.7", Action: "session.cancel",
-		Session: "s1", Team: "web", Subject: "build", Detail: "no longer needed", Outcome: access.Done, EndedAt: done.EndedAt,
+		ID: done.ID, At: c.Now().UTC().Add(-5 * time.Second), Actor: "ann", Via: access.ViaOIDC, From: "192.0.2.7",
+		Action: "session.cancel", Session: "s1", Team: "web", Subject: "build", Detail: "no longer needed",
+		Outcome: access.Done, EndedAt: done.EndedAt,
 	}, done)
 }
 
@@ -125,7 +112,7 @@ func TestDenialsAreRecordedOnceAMinute(t *testing.T) {
 	require.Empty(t, events[0].Actor)
 	require.Equal(t, access.Denied, events[2].Outcome)
 	require.Contains(t, events[2].Error, "the role operator or admin for team web is missing")
-	c.advance(time.Minute)
+	c.Pass(time.Minute)
 	require.Error(t, a.Change(ann("viewer"), access.Operate, access.Event{Action: "session.cancel", Team: "web"}, never))
 	require.Len(t, eventsOf(t, a, access.EventFilter{}), 4)
 }

@@ -22,13 +22,14 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/store/state"
+	"github.com/maestro-hive/maestro/internal/store/state/statetest"
 )
 
 // site is a guarded server over a real socket.
 type site struct {
 	t       *testing.T
 	dir     string
-	clock   *clock
+	clock   *statetest.Clock
 	db      *state.DB
 	audit   *access.Audit
 	guard   *access.Guard
@@ -42,7 +43,7 @@ func newSite(t *testing.T, change ...func(*access.Options)) *site {
 	return startSite(t, t.TempDir(), newClock(), "127.0.0.1:0", change...)
 }
 
-func startSite(t *testing.T, dir string, c *clock, address string, change ...func(*access.Options)) *site {
+func startSite(t *testing.T, dir string, c *statetest.Clock, address string, change ...func(*access.Options)) *site {
 	t.Helper()
 	listener, err := net.Listen("tcp", address)
 	require.NoError(t, err)
@@ -228,7 +229,7 @@ func TestALinkSignsInOnce(t *testing.T) {
 	require.Empty(t, again.Cookies())
 
 	late := s.link()
-	s.clock.advance(10 * time.Minute)
+	s.clock.Pass(10 * time.Minute)
 	require.Equal(t, 401, s.user().get(late).StatusCode)
 	require.Equal(t, 401, s.user().get("/login?code=").StatusCode+s.user().get("/login?code=x").StatusCode-200)
 
@@ -268,7 +269,7 @@ func TestLinksLeadToThePublicServerElseToTheFirst(t *testing.T) {
 	runs := func(address string, public bool) {
 		t.Helper()
 		require.NoError(t, access.Announce(t.Context(), s.db, "desk", address, public))
-		s.clock.advance(time.Second)
+		s.clock.Pass(time.Second)
 	}
 	leadTo("")
 	runs("http://127.0.0.1:1/", false)
@@ -279,14 +280,14 @@ func TestLinksLeadToThePublicServerElseToTheFirst(t *testing.T) {
 	runs("http://127.0.0.1:3/", false)
 	leadTo("https://maestro.example")
 	require.NoError(t, s.db.WithdrawServer(t.Context(), "https://second.example/"))
-	s.clock.advance(access.AnnouncePause)
+	s.clock.Pass(access.AnnouncePause)
 	runs("http://127.0.0.1:2/", false)
-	s.clock.advance(3 * access.AnnouncePause)
+	s.clock.Pass(3 * access.AnnouncePause)
 	runs("http://127.0.0.1:1/", false) // it was away for a while
 	leadTo("http://127.0.0.1:2")
 	require.NoError(t, s.db.WithdrawServer(t.Context(), "http://127.0.0.1:2/"))
 	leadTo("http://127.0.0.1:1")
-	s.clock.advance(time.Hour)
+	s.clock.Pass(time.Hour)
 	leadTo("")
 }
 
@@ -321,13 +322,13 @@ func TestASessionEnds(t *testing.T) {
 	s := newSite(t)
 	idle, used := s.browser(), s.browser()
 	for range 11 {
-		s.clock.advance(13 * time.Hour)
+		s.clock.Pass(13 * time.Hour)
 		require.Equal(t, 200, used.get("/").StatusCode)
 	}
 	require.Equal(t, 401, idle.get("/").StatusCode, "after a day without use")
-	s.clock.advance(20 * time.Hour)
+	s.clock.Pass(20 * time.Hour)
 	require.Equal(t, 200, used.get("/").StatusCode)
-	s.clock.advance(6 * time.Hour)
+	s.clock.Pass(6 * time.Hour)
 	require.Equal(t, 401, used.get("/").StatusCode, "after a week")
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/access"
+	"github.com/maestro-hive/maestro/internal/store/state/statetest"
 )
 
 // newOIDCSite is a server at which people sign in by a provider.
@@ -26,7 +27,7 @@ func newOIDCSite(t *testing.T) (*site, *provider) {
 	return startOIDCSite(t, t.TempDir(), c, p), p
 }
 
-func startOIDCSite(t *testing.T, dir string, c *clock, p *provider, groups ...string) *site {
+func startOIDCSite(t *testing.T, dir string, c *statetest.Clock, p *provider, groups ...string) *site {
 	t.Helper()
 	o := &access.OIDCOptions{Issuer: p.server.URL, ClientID: "maestro", Secret: "s3cret"}
 	for _, text := range append([]string{"eng=operator:web", "eng=viewer", "leads=approver"}, groups...) {
@@ -74,7 +75,7 @@ func TestPeopleSignInByAProvider(t *testing.T) {
 	require.Empty(t, u.get("/", "Cookie: maestro-"+port+"="+cookie).seen(t).Actor.Roles)
 
 	u.site = s
-	s.clock.advance(12 * time.Hour)
+	s.clock.Pass(12 * time.Hour)
 	require.Equal(t, 401, u.get("/").StatusCode, "the provider is asked again after half a day")
 }
 
@@ -284,7 +285,7 @@ func TestAProviderThatIsAway(t *testing.T) {
 	require.Equal(t, 503, got.StatusCode)
 	require.Contains(t, got.text, "cannot be used")
 	p.set(func() { p.down = false })
-	s.clock.advance(3 * time.Second)
+	s.clock.Pass(3 * time.Second)
 	require.Equal(t, 303, s.user().signIn(p, "/").StatusCode)
 	p.set(func() { p.down = true })
 	require.Equal(t, 303, s.user().get("/login/oidc").StatusCode)

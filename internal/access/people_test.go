@@ -150,7 +150,7 @@ func TestAnInvitationMakesOneAccount(t *testing.T) {
 	require.Contains(t, again.text, `type="password"`, "now there is an account")
 
 	late := s.invite("bob", "viewer")
-	s.clock.advance(time.Hour)
+	s.clock.Pass(time.Hour)
 	require.Equal(t, 401, s.user().join(late, goodPassword).StatusCode)
 	require.NoError(t, access.Announce(t.Context(), s.db, "desk", s.guard.URL(), false))
 	_, _, err := s.people().Invite(ann("admin"), access.NewPerson{Name: "ann", Roles: roles(t, "viewer"), Lifetime: time.Hour})
@@ -210,12 +210,12 @@ func TestPasswordsAreNotGuessed(t *testing.T) {
 		require.Equal(t, 429, got.StatusCode, "an account is guessed at from all addresses together")
 		require.Equal(t, "60", got.Header.Get("Retry-After"))
 	}
-	s.clock.advance(time.Minute)
+	s.clock.Pass(time.Minute)
 	require.Equal(t, 303, s.user().login("Ann", goodPassword, "203.0.113.1").StatusCode,
 		"a phone begins a name with a capital letter")
 	require.Equal(t, 401, s.user().login("ann", newPassword, "203.0.113.1").StatusCode, "a sign-in begins the count anew")
 
-	s.clock.advance(time.Hour)
+	s.clock.Pass(time.Hour)
 	for range 20 {
 		s.user().get("/", "Authorization: Bearer x", "X-Forwarded-For: 203.0.113.9")
 	}
@@ -345,7 +345,7 @@ func TestAPersonChangesThePassword(t *testing.T) {
 	require.Equal(t, 422, link.form("/account/password", "", "password", newPassword, "again", newPassword).StatusCode,
 		"who came by a link has no account")
 	require.Equal(t, 401, s.user().form("/account/password", "", "password", newPassword, "again", newPassword).StatusCode)
-	s.clock.advance(16 * time.Minute)
+	s.clock.Pass(16 * time.Minute)
 	got := u.form("/account/device", "")
 	require.Equal(t, 422, got.StatusCode, "somebody else may sit there")
 	require.Contains(t, got.text, "sign in, and repeat it")

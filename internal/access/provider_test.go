@@ -19,13 +19,15 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/store/state/statetest"
 )
 
 // provider is a provider of sign-ins that speaks OpenID Connect, and errs as a test says.
 type provider struct {
 	t      *testing.T
 	server *httptest.Server
-	clock  *clock
+	clock  *statetest.Clock
 	key    *rsa.PrivateKey
 	secret string
 
@@ -39,7 +41,7 @@ type provider struct {
 	down   bool
 }
 
-func newProvider(t *testing.T, c *clock) *provider {
+func newProvider(t *testing.T, c *statetest.Clock) *provider {
 	t.Helper()
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	require.NoError(t, err)

@@ -113,13 +113,13 @@ func TestATokenEnds(t *testing.T) {
 		return s.user().get("/api/x", "Authorization: Bearer "+secret).StatusCode
 	}
 	require.Equal(t, []int{200, 200}, []int{status(expiring), status(revoked)})
-	s.clock.advance(time.Hour)
+	s.clock.Pass(time.Hour)
 	require.Equal(t, []int{401, 200}, []int{status(expiring), status(revoked)})
 	ended := s.user().stream("Authorization: Bearer " + revoked)
 	got, err := s.tokens().Revoke(ann("admin"), made.ID) // by another process
 	require.NoError(t, err)
 	require.Equal(t, "revoked", got.State(s.clock.Now()))
-	s.clock.advance(time.Second)
+	s.clock.Pass(time.Second)
 	require.Contains(t, ended(), access.ErrSignedOut.Error(), "a request that is under way ends")
 	require.Equal(t, 401, status(revoked))
 	_, err = s.tokens().Revoke(ann("admin"), made.ID)
@@ -131,7 +131,7 @@ func TestATokenEnds(t *testing.T) {
 
 	again, _ := s.token(ann("admin"), "long", 0, "viewer")
 	require.Equal(t, 200, status(again), "the name is free again")
-	s.clock.advance(91 * 24 * time.Hour)
+	s.clock.Pass(91 * 24 * time.Hour)
 	_, _ = s.token(ann("admin"), "other", 0, "viewer")
 	require.Len(t, s.listed(ann("admin")), 2, "what ended long ago is forgotten")
 

@@ -22,7 +22,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/platform/temporalutil/temporaltest"
 	"github.com/maestro-hive/maestro/internal/sandbox/room"
 	"github.com/maestro-hive/maestro/internal/store"
-	"github.com/maestro-hive/maestro/internal/store/cas"
+	"github.com/maestro-hive/maestro/internal/testkit/worktest"
 	"github.com/maestro-hive/maestro/worker/service"
 	"github.com/maestro-hive/maestro/worker/telemetry"
 	"github.com/maestro-hive/maestro/workflows"
@@ -184,7 +184,8 @@ func (s *stand) start(id string, tm spec.Team, options ...func(*workflows.Sessio
 	data, err := json.Marshal(tm.Resolved())
 	require.NoError(s.t, err)
 	in := workflows.SessionInput{Start: session.Start{
-		Store: s.store.ID(), Team: s.blob(string(data)), Requirement: s.blob("the requirement"), Workspace: s.files(nil),
+		Store: s.store.ID(), Team: worktest.Blob(s.t, s.store, string(data)), Workspace: worktest.Tree(s.t, s.store, nil),
+		Requirement: worktest.Blob(s.t, s.store, "the requirement"),
 	}}
 	for _, o := range options {
 		o(&in)
@@ -272,25 +273,6 @@ func (s *stand) answers(action session.Action, note string) session.Request {
 	h := s.asks()
 	require.NoError(s.t, s.update(workflows.ResolveUpdate, session.Answer{Request: h.ID, Action: action, Note: note, By: "ada"}))
 	return h
-}
-
-func (s *stand) blob(content string) spec.Digest {
-	s.t.Helper()
-	digest, err := s.store.Content.PutBlob(s.t.Context(), []byte(content))
-	require.NoError(s.t, err)
-	return digest
-}
-
-// files stores files as a manifest.
-func (s *stand) files(files map[string]string) spec.Digest {
-	s.t.Helper()
-	m := cas.Manifest{}
-	for path, content := range files {
-		m[path] = cas.Entry{SHA256: s.blob(content), Size: int64(len(content))}
-	}
-	manifest, err := s.store.Content.PutManifest(s.t.Context(), m)
-	require.NoError(s.t, err)
-	return manifest
 }
 
 // head is the newest checkpoint of a session.

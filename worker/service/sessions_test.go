@@ -13,6 +13,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/core/textfmt"
 	"github.com/maestro-hive/maestro/internal/models/agent"
+	"github.com/maestro-hive/maestro/internal/testkit/worktest"
 	"github.com/maestro-hive/maestro/workflows"
 )
 
@@ -197,7 +198,8 @@ var scenarios = []scenario{
 		meanwhile: func(s *stand) {
 			for _, content := range []string{"wrong\n", "right\n"} {
 				require.NoError(s.t, s.update(workflows.ResolveUpdate, session.Answer{
-					Request: s.asks().ID, Action: session.AnswerSupply, By: "ada", Files: s.files(map[string]string{"work.txt": content}),
+					Request: s.asks().ID, Action: session.AnswerSupply, By: "ada",
+					Files: worktest.Tree(s.t, s.store, map[string]string{"work.txt": content}),
 				}))
 			}
 		},
@@ -294,7 +296,7 @@ var scenarios = []scenario{
 		course: func(s *stand) session.Course {
 			return session.Course{
 				Only:     []string{"three"},
-				Supplied: []session.SuppliedWork{{Phase: "two", Files: s.files(map[string]string{"work.txt": "mine\n"})}},
+				Supplied: []session.SuppliedWork{{Phase: "two", Files: worktest.Tree(s.t, s.store, map[string]string{"work.txt": "mine\n"})}},
 				Given:    map[string]string{"db": "x"},
 			}
 		},

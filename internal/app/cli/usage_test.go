@@ -48,16 +48,12 @@ func TestWhatMakesNoSenseEndsWithTwoAndSaysWhatToDo(t *testing.T) {
 		{"run TEAM text --workspace nowhere", "--workspace: nowhere is not a readable directory"},
 		{"run TEAM text --include x", "--workspace"},
 		{"validate nowhere.yaml", "does not exist"},
-		{"list --profile nowhere", "nowhere"},
 		{"list --config-file nowhere.toml", "nowhere.toml does not exist"},
-		{"list --grpc-meta x", "KEY=VALUE"},
 		{"logs s", "is not a store"},
 		{"checkpoints verify", "--all"},
 		{"checkpoints verify s --all", "exclude each other"},
 		{"artifacts get s", "--out is missing"},
-		{"list --config-file /dev/zero", "/dev/zero is larger than 1024 KiB"},
 		{"run TEAM -f /dev/zero", "larger than 256 KiB"},
-		{"run /dev/zero text", "is not a regular file"},
 		{"checkpoints import /dev/zero", "/dev/zero"},
 		{"worker --agents /dev/zero", "is not a regular file"},
 		{"logs s --tail -5", "--tail: -5 is less than 0"},
@@ -88,6 +84,9 @@ func TestWhatMakesNoSenseEndsWithTwoAndSaysWhatToDo(t *testing.T) {
 		{"dev --log-level loud", "--log-level"},
 		{"dev --port 70000", `--port: "70000" is not a port`},
 		{"worker", "--agents"},
+		{"worker health", "port"},
+		{"worker health --health-port x", "port"},
+		{"worker --health-port 70000", "port"},
 		{"worker --agents TEAM", "TEAM"},
 		{"dev --port 0 --ui-port 0 --agents TEAM", "TEAM"},
 	} {
@@ -142,7 +141,9 @@ func TestVersionAndHelp(t *testing.T) {
 	require.Less(t, strings.Index(help, "--since"), strings.Index(help, "\nConnection to Temporal:\n"))
 	require.Greater(t, strings.Index(help, "--tls-ca-path"), strings.Index(help, "\nConnection to Temporal:\n"))
 	for line := range strings.Lines(help + d.must(0, "--help") + d.must(0, "run", "--help") + d.must(0, "help", "run")) {
-		require.True(t, strings.HasPrefix(line, "  maestro ") || utf8.RuneCountInString(line) <= 81, "only examples are longer: %s", line)
+		if !strings.HasPrefix(line, "  maestro ") { // an example
+			require.LessOrEqual(t, utf8.RuneCountInString(line), 81, line)
+		}
 	}
 	for _, key := range []string{"version", "commit", "modified", "go", "sdk"} {
 		require.Contains(t, d.must(0, "version", "-o", "json"), `"`+key+`":`)

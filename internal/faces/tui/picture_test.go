@@ -1,9 +1,7 @@
 package tui_test
 
 import (
-	"flag"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -18,9 +16,8 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/faces/tui"
+	"github.com/maestro-hive/maestro/internal/testkit/golden"
 )
-
-var golden = flag.Bool("golden", false, "write the screens of testdata anew")
 
 // now is the moment of all pictures.
 var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -171,7 +168,7 @@ func situations() map[string]tui.Picture {
 var sizes = [][2]int{{80, 24}, {200, 50}, {40, 24}, {80, 12}}
 
 // Every screen is as it was when somebody looked at it and found it good; -args
-// -golden writes them anew, to be looked at.
+// -update writes them anew, to be looked at.
 func TestPicturesLookAsTheyDid(t *testing.T) {
 	t.Parallel()
 	for name, p := range situations() {
@@ -189,14 +186,7 @@ func TestPicturesLookAsTheyDid(t *testing.T) {
 
 func compare(t *testing.T, name string, lines []string) {
 	t.Helper()
-	path := filepath.Join("testdata", name+".txt")
-	text := strings.Join(lines, "\n") + "\n"
-	if *golden {
-		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
-	}
-	want, err := os.ReadFile(path)
-	require.NoError(t, err)
-	require.Equal(t, string(want), text, name)
+	golden.Compare(t, filepath.Join("testdata", name+".txt"), strings.Join(lines, "\n")+"\n")
 }
 
 // Whatever the terminal's size, no line is wider than it and there are no more lines

@@ -2,7 +2,6 @@ package web
 
 import (
 	"fmt"
-	"io/fs"
 	"math"
 	"math/rand"
 	"regexp"
@@ -10,7 +9,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/net/html"
@@ -136,23 +134,6 @@ func TestIconsOfAllLooksExist(t *testing.T) {
 		require.NoError(t, err)
 		for _, m := range names.FindAllStringSubmatch(string(text), -1) {
 			require.Contains(t, icons, m[1], fmt.Sprint(f.Name()))
-		}
-	}
-}
-
-// Templates are read as code is: their lines have at most 130 columns.
-func TestLinesOfTemplatesAreShort(t *testing.T) {
-	t.Parallel()
-	files, err := fs.Glob(templateFiles, "templates/*.html")
-	require.NoError(t, err)
-	for _, file := range files {
-		text, err := fs.ReadFile(templateFiles, file)
-		require.NoError(t, err)
-		n := 0
-		for line := range strings.Lines(string(text)) {
-			n++
-			require.LessOrEqual(t, utf8.RuneCountInString(strings.TrimSuffix(line, "\n")), 130,
-				"%s:%d: break the line between two elements", file, n)
 		}
 	}
 }

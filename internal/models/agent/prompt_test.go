@@ -1,9 +1,7 @@
 package agent
 
 import (
-	"flag"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
@@ -12,9 +10,8 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/failures"
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
+	"github.com/maestro-hive/maestro/internal/testkit/golden"
 )
-
-var update = flag.Bool("update", false, "write the prompts into testdata")
 
 // TestPrompts has the whole text of a prompt in a file of its name.
 func TestPrompts(t *testing.T) {
@@ -52,13 +49,7 @@ func TestPrompts(t *testing.T) {
 			WorkDir: session.WorkDir{Home: "/w/home"}, Brief: c.brief,
 			Deliver: spec.Contract{Produces: []string{"cmd/*.go"}, Checks: []string{"go-test"}},
 		}
-		text, file := prompt(job, place{inside: job.WorkDir}, c.goesOn), "testdata/prompts/"+name+".txt"
-		if *update {
-			require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
-		}
-		want, err := os.ReadFile(file)
-		require.NoError(t, err)
-		require.Equal(t, string(want), text)
+		golden.Compare(t, "testdata/prompts/"+name+".txt", prompt(job, place{inside: job.WorkDir}, c.goesOn))
 	}
 }
 

@@ -2,30 +2,18 @@ package config
 
 import (
 	"encoding/json"
-	"flag"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/testkit/golden"
 )
 
-var update = flag.Bool("update", false, "write what the loaders say about testdata into the .txt files beside it")
-
-// compare compares a text with that of a file.
-func compare(t *testing.T, file, got string) {
-	t.Helper()
-	if *update {
-		require.NoError(t, os.WriteFile(file, []byte(got), 0o600))
-	}
-	want, err := os.ReadFile(file)
-	require.NoError(t, err)
-	require.Equal(t, string(want), got)
-}
-
-// golden compares what a loader says about a file with the text beside it.
-func golden(t *testing.T, dir string, load func(path string) error) {
+// goldens compares what a loader says about a file with the text beside it.
+func goldens(t *testing.T, dir string, load func(path string) error) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join("testdata", dir, "*.yaml"))
 	require.NoError(t, err)
@@ -36,14 +24,14 @@ func golden(t *testing.T, dir string, load func(path string) error) {
 			err := load(file)
 			var problems *Problems
 			require.ErrorAs(t, err, &problems)
-			compare(t, strings.TrimSuffix(file, ".yaml")+".txt", err.Error()+"\n")
+			golden.Compare(t, strings.TrimSuffix(file, ".yaml")+".txt", err.Error()+"\n")
 		})
 	}
 }
 
 func TestBadTeams(t *testing.T) {
 	t.Parallel()
-	golden(t, "team", func(path string) error {
+	goldens(t, "team", func(path string) error {
 		_, err := LoadTeam(path)
 		return err
 	})
@@ -71,6 +59,6 @@ func TestGoodFiles(t *testing.T) {
 		}
 		document, err := json.MarshalIndent(read, "", "  ")
 		require.NoError(t, err)
-		compare(t, strings.TrimSuffix(file, ".yaml")+".json", string(document)+"\n")
+		golden.Compare(t, strings.TrimSuffix(file, ".yaml")+".json", string(document)+"\n")
 	}
 }

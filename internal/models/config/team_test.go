@@ -31,15 +31,6 @@ func TestATeamIsWrittenAsItIsRead(t *testing.T) {
 	}
 }
 
-func TestLineEndingsAndByteOrderMarksDoNotMatter(t *testing.T) {
-	t.Parallel()
-	plain, err := LoadTeam(filepath.Join("testdata", "good", "plain.yaml"))
-	require.NoError(t, err)
-	crlf, err := LoadTeam(filepath.Join("testdata", "good", "crlf.yaml"))
-	require.NoError(t, err)
-	require.Equal(t, plain, crlf)
-}
-
 func TestFilesThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

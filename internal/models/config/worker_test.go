@@ -8,7 +8,7 @@ import (
 
 func TestBadWorkers(t *testing.T) {
 	t.Parallel()
-	golden(t, "worker", func(path string) error {
+	goldens(t, "worker", func(path string) error {
 		_, err := LoadWorker(path)
 		return err
 	})

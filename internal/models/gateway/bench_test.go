@@ -149,17 +149,34 @@ func (b *bench) asked(t testing.TB, f format, stream bool, text string) (*http.R
 
 func post(ctx context.Context, t testing.TB, url, token, body string) (*http.Response, string, error) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body))
-	require.NoError(t, err)
-	request.Header.Set("Content-Type", "application/json")
-	request.Header.Set("Authorization", "Bearer "+token)
-	response, err := http.DefaultClient.Do(request)
+	response, err := begin(ctx, t, http.DefaultClient, url, token, body)
 	if err != nil {
 		return nil, "", err
 	}
 	defer response.Body.Close()
 	data, err := io.ReadAll(response.Body)
 	return response, string(data), err
+}
+
+// begin makes a call whose answer is still to be read.
+func begin(ctx context.Context, t testing.TB, client *http.Client, url, token, body string) (*http.Response, error) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body))
+	require.NoError(t, err)
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("Authorization", "Bearer "+token)
+	return client.Do(request)
+}
+
+// until reads an answer until it has a text.
+func until(t testing.TB, response *http.Response, text string) {
+	t.Helper()
+	for seen := ""; !strings.Contains(seen, text); {
+		part := make([]byte, 4096)
+		n, err := response.Body.Read(part)
+		require.NoError(t, err)
+		seen += string(part[:n])
+	}
 }
 
 // posted is the answer to a request that is answered whole.

@@ -232,19 +232,11 @@ func TestTheProgramGoes(t *testing.T) {
 	}, -1, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, b.address+"/anthropic/v1/messages",
-		strings.NewReader(`{"max_tokens":900,"stream":true}`))
-	require.NoError(t, err)
-	request.Header.Set("X-Api-Key", b.access.Token)
-	response, err := http.DefaultClient.Do(request)
+	response, err := begin(ctx, t, http.DefaultClient, b.address+"/anthropic/v1/messages", b.access.Token,
+		`{"max_tokens":900,"stream":true}`)
 	require.NoError(t, err)
 	defer response.Body.Close()
-	for seen := ""; !strings.Contains(seen, "text_delta"); {
-		part := make([]byte, 4096)
-		n, err := response.Body.Read(part)
-		require.NoError(t, err)
-		seen += string(part[:n])
-	}
+	until(t, response, "text_delta")
 	cancel()
 	require.Eventually(t, func() bool { _, _, open := b.account.Sum(); return open == 0 }, time.Minute, time.Millisecond)
 	_, unsettled, _ := b.account.Sum()
@@ -294,25 +286,17 @@ func TestTheEndOfAWholeAnswerIsAwaited(t *testing.T) {
 		return reply
 	}, -1, nil)
 	var program net.Conn
-	client := http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, network, address string) (_ net.Conn,
+	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, network, address string) (_ net.Conn,
 		err error,
 	) {
 		program, err = (&net.Dialer{}).DialContext(ctx, network, address)
 		return program, err
 	}}}
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, b.address+"/openai/v1/chat/completions",
-		strings.NewReader(`{"model":"m","max_tokens":9,"stream":true}`))
-	require.NoError(t, err)
-	request.Header.Set("Authorization", "Bearer "+b.access.Token)
-	response, err := client.Do(request)
+	response, err := begin(t.Context(), t, client, b.address+"/openai/v1/chat/completions", b.access.Token,
+		`{"model":"m","max_tokens":9,"stream":true}`)
 	require.NoError(t, err)
 	defer response.Body.Close()
-	for seen := ""; !strings.Contains(seen, `"finish_reason":"stop"`); {
-		part := make([]byte, 4096)
-		n, err := response.Body.Read(part)
-		require.NoError(t, err)
-		seen += string(part[:n])
-	}
+	until(t, response, `"finish_reason":"stop"`)
 	require.NoError(t, program.(*net.TCPConn).SetLinger(0)) // then the gateway cannot write any more when Close returns
 	require.NoError(t, program.Close())
 	for range 5 { // meanwhile the gateway notices, which waits 5 seconds for the end
@@ -351,11 +335,7 @@ func TestAnAnswerIsBookedBeforeItsEndIsPassed(t *testing.T) {
 				if stream {
 					path = f.streamPath
 				}
-				request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, base+path,
-					strings.NewReader(fmt.Sprintf(f.body, stream, "hello")))
-				require.NoError(t, err)
-				request.Header.Set("Authorization", "Bearer "+b.access.Token)
-				response, err := http.DefaultClient.Do(request)
+				response, err := begin(t.Context(), t, http.DefaultClient, base+path, b.access.Token, fmt.Sprintf(f.body, stream, "hello"))
 				require.NoError(t, err)
 				defer response.Body.Close()
 				text := ""

@@ -19,7 +19,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/ops/deliver"
-	"github.com/maestro-hive/maestro/internal/outside/codehost"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/store/state"
 	"github.com/maestro-hive/maestro/internal/testkit/githubtest"
@@ -49,17 +48,10 @@ type bench struct {
 func newBench(t *testing.T, deliverTo spec.Deliver) *bench {
 	t.Helper()
 	b := newWork(t, deliverTo)
-	b.github = githubtest.New(t, githubtest.Options{
-		Git: b.git, GitUser: gittest.User, GitPassword: gittest.Password,
-		Dir: b.git.Dir,
-	})
-	b.repo = b.github.Create(shop)
+	f := newGitHubForge(b).(*githubForge)
+	b.github, b.repo = f.s, f.repo
 	b.order.Source.Remote = b.github.URL + "/" + shop + ".git"
-	host, err := codehost.NewGitHub(codehost.GitHubOptions{
-		URL: b.github.URL, Token: githubtest.Token, Clock: b.now,
-		Version: "test",
-	})
-	require.NoError(t, err)
+	host := f.newHost()
 	b.d.Host = func(string) (delivery.Host, error) { return host, nil }
 	return b
 }

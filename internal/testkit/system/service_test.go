@@ -327,21 +327,6 @@ func TestMetricsAndHealthShareAListener(t *testing.T) {
 	}
 }
 
-func TestHealthNeedsAPort(t *testing.T) {
-	t.Parallel()
-	w := emptyWorld(t)
-	w.address, w.namespace = "127.0.0.1:1", "default"
-	for _, args := range [][]string{
-		{"worker", "health"},
-		{"worker", "health", "--health-port", "x"},
-		{"worker", "--health-port", "70000"},
-	} {
-		got := w.maestro(args...)
-		require.Equal(t, 2, got.code, "%v: %s", args, got.stderr)
-		require.Contains(t, got.stderr, "port")
-	}
-}
-
 // talkativeAgent fails its first attempt with words and a secret in its error,
 // then waits while its phase is held.
 const talkativeAgent = `#!/bin/sh
