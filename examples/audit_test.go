@@ -146,7 +146,7 @@ func TestAuditOfWhatIsWanting(t *testing.T) {
 		require.Contains(t, page, "torn/torn.go:4:1: syntax error: unexpected EOF, expected )")
 		require.Contains(t, page, "lost/lost.go:3:8: no required module provides package example.com/elsewhere/thing")
 		status := s.must(t, 0, "status", "broken")
-		require.Contains(t, status, "the module does not build: lost/lost.go:3:8: no required module")
+		require.Contains(t, status, "syntax: agent gatekeeper: the module does not build: lost/lost.go:3:8: no required module")
 		require.Regexp(t, `\(and \d more, see audit/report.md\)`, status)
 	})
 	t.Run("is no module", func(t *testing.T) {

@@ -1,12 +1,6 @@
 package main
 
 import (
-	"bytes"
-	"encoding/json"
-	"io"
-	"os"
-	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -49,46 +43,4 @@ func TestParseProblems(t *testing.T) {
 	} {
 		require.Equal(t, c.want, parseProblems(c.output, "/w/m"), name)
 	}
-}
-
-// left is a directory in which an earlier phase has left a document.
-func left(t *testing.T, document string) string {
-	t.Helper()
-	dir := t.TempDir()
-	require.NoError(t, os.Mkdir(filepath.Join(dir, "audit"), 0o700))
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "audit/build.json"), []byte(document), 0o600))
-	return dir
-}
-
-// TestRun holds the auditor to an agent's contract.
-func TestRun(t *testing.T) {
-	t.Parallel()
-	problems := []problem{{File: "a.go", Line: 3, Column: 1, Message: "undefined: x"}, {File: "b.go", Line: 1, Message: "torn"}}
-	build, err := json.Marshal(buildDocument{Packages: 2, Problems: problems})
-	require.NoError(t, err)
-	dir := left(t, string(build))
-	file := filepath.Join(t.TempDir(), "result.json")
-	environ := []string{"MAESTRO_RESULT=/nowhere", "MAESTRO_RESULT=" + file}
-	err = run([]string{"gate", dir}, strings.NewReader(`{"requirement": "Audit"}`), io.Discard, environ)
-	require.EqualError(t, err, "the module does not build: a.go:3:1: undefined: x (and 1 more, see audit/report.md)")
-	var r result
-	data, err := os.ReadFile(file)
-	require.NoError(t, err)
-	require.NoError(t, json.Unmarshal(data, &r))
-	require.Equal(t, &failure{Category: "syntax", Message: "the module does not build: a.go:3:1: undefined: x (and 1 more, see " +
-		"audit/report.md)", Output: "a.go:3:1: undefined: x\nb.go:1: torn\n"}, r.Error)
-
-	var said bytes.Buffer
-	sound := left(t, `{"builds": true}`)
-	require.NoError(t, run([]string{"gate", sound}, strings.NewReader(""), &said, nil))
-	require.Equal(t, "The module builds.\n", said.String())
-
-	for want, args := range map[string][]string{
-		"usage: auditor api|build|gate|inventory|report|test|vet DIR": {"look", dir},
-		"an earlier phase should have left audit/inventory.json":      {"api", dir},
-	} {
-		require.ErrorContains(t, run(args, strings.NewReader(""), io.Discard, nil), want)
-	}
-	require.ErrorContains(t, run([]string{"gate", dir}, strings.NewReader("brief"), io.Discard, nil),
-		"the brief on standard input is no JSON object")
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/failures"
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
+	"github.com/maestro-hive/maestro/internal/ops/control"
 )
 
 // earlyAgent has done everything by the time that it holds.
@@ -187,38 +188,15 @@ func TestAnAgentThatFillsTheDiskStopsNoOther(t *testing.T) {
 	}
 }
 
-// started is the document that run, resume and fork print.
-type started struct {
-	Session string              `json:"session"`
-	RunID   string              `json:"run_id"`
-	Run     int                 `json:"run"`
-	Plan    []session.PlanEntry `json:"plan"`
-}
-
-// begin runs a command that starts a session and returns its document.
-func (w *world) begin(args ...string) started {
+// begin runs a command that starts a session, and returns its document and what that says of each phase of one persona.
+func (w *world) begin(args ...string) (doc control.Started, actions map[string]session.PlanAction, reasons map[string]string) {
 	w.t.Helper()
-	var s started
-	require.NoError(w.t, json.Unmarshal([]byte(w.must(append(args, "-o", "json")...)), &s))
-	return s
-}
-
-// plan is what a document says of each phase of one persona.
-func (s started) plan() map[string]session.PlanAction {
-	out := map[string]session.PlanAction{}
-	for _, p := range s.Plan {
-		out[p.Phase] = p.Action
+	require.NoError(w.t, json.Unmarshal([]byte(w.must(append(args, "-o", "json")...)), &doc))
+	actions, reasons = map[string]session.PlanAction{}, map[string]string{}
+	for _, p := range doc.Plan {
+		actions[p.Phase], reasons[p.Phase] = p.Action, p.Reason
 	}
-	return out
-}
-
-func (s started) reason(phase string) string {
-	for _, p := range s.Plan {
-		if p.Phase == phase {
-			return p.Reason
-		}
-	}
-	return ""
+	return doc, actions, reasons
 }
 
 // TestResumeOnAnEmptyCluster loses Temporal's database in the third phase: the
@@ -243,12 +221,12 @@ func TestResumeOnAnEmptyCluster(t *testing.T) {
 		return strings.Contains(again.output.String(), "maestro resume lost")
 	})
 
-	doc := w.begin("resume", "lost")
+	doc, actions, _ := w.begin("resume", "lost")
 	require.Equal(t, 2, doc.Run)
 	require.Equal(t, map[string]session.PlanAction{
 		"requirements": session.Restore, "design": session.Restore, "implementation": session.RunIt, "testing": session.RunIt,
 		"deployment": session.RunIt,
-	}, doc.plan(), "%+v", doc.Plan)
+	}, actions, "%+v", doc.Plan)
 	s := w.completes("lost")
 	require.Equal(t, map[string]int{"requirements": 1, "design": 1, "implementation": 2, "testing": 1, "deployment": 1},
 		w.executed("lost"))
@@ -292,9 +270,9 @@ func TestDamageCostsOnlyWhatItHits(t *testing.T) {
 			w.flip(w.blob(f.SHA256))
 		}
 	}
-	doc := w.begin("resume", "s")
-	require.Contains(t, doc.reason("testing"), "its work is damaged: the content of testing.md")
-	require.Equal(t, session.Restore, doc.plan()["implementation"])
+	_, actions, reasons := w.begin("resume", "s")
+	require.Contains(t, reasons["testing"], "its work is damaged: the content of testing.md")
+	require.Equal(t, session.Restore, actions["implementation"])
 	w.completes("s")
 	require.Equal(t, map[string]int{"requirements": 1, "design": 1, "implementation": 1, "testing": 2, "deployment": 3},
 		w.executed("s"))
