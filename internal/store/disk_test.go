@@ -107,3 +107,19 @@ func TestNothingStaysOfACollectionThatTheDiskHasNoRoomFor(t *testing.T) {
 	_, err = s.Content.Collect(t.Context(), session.Collect{Base: base, Dir: dir})
 	require.NoError(t, err)
 }
+
+// TestWhatIsNamedIsDurableFirst: after a power loss, no document or blob that is
+// there names a blob that is not.
+func TestWhatIsNamedIsDurableFirst(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	order := store.RecordDurability(s)
+	busySession(t, s, webSession)
+	require.Empty(t, order.Wrong)
+	require.Positive(t, order.Named, "something names blobs")
+
+	name := stored(t, s, []byte("late"))
+	order.Forget(name)
+	stored(t, s, []byte("names "+name))
+	require.Len(t, order.Wrong, 1, "it is noticed")
+}

@@ -1,7 +1,10 @@
 package store_test
 
 import (
+	"bytes"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -13,6 +16,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/store/cas"
 	"github.com/maestro-hive/maestro/internal/store/cas/castest"
+	"github.com/maestro-hive/maestro/internal/store/state/statetest"
 )
 
 // now is what the tests' clock shows.
@@ -142,4 +146,85 @@ func TestOldTemporaryFilesAreSweptUp(t *testing.T) {
 	require.NoError(t, err)
 	require.NoFileExists(t, old)
 	require.FileExists(t, young)
+}
+
+// roles are what other processes do with the store in their first argument.
+var roles = map[string]func(dir string, args []string) error{
+	"create": func(dir string, _ []string) error {
+		s, err := store.Create(dir, options())
+		if err == nil {
+			fmt.Println(s.ID())
+		}
+		return err
+	},
+}
+
+func TestMain(m *testing.M) { castest.Main(m, roles) }
+
+func TestProcessesThatCreateTogetherMakeOneStore(t *testing.T) {
+	t.Parallel()
+	for range 5 {
+		dir := filepath.Join(t.TempDir(), "state", "store")
+		var cmds [8]*exec.Cmd
+		var ids [8]bytes.Buffer
+		for i := range cmds {
+			cmds[i] = castest.Process(t, "create", dir)
+			cmds[i].Stdout, cmds[i].Stderr = &ids[i], &ids[i]
+			require.NoError(t, cmds[i].Start())
+		}
+		for i, cmd := range cmds {
+			require.NoError(t, cmd.Wait(), ids[i].String())
+		}
+		s, err := store.Open(dir, options())
+		require.NoError(t, err)
+		for i := range ids {
+			require.Equal(t, s.ID()+"\n", ids[i].String())
+		}
+	}
+}
+
+var webSession = session.Key{Namespace: "default", Session: "web-1"}
+
+// put writes a session's status and its mirror, as a boundary does.
+func put(t testing.TB, s *store.Store, key session.Key, change func(*session.Execution)) {
+	t.Helper()
+	statetest.Put(t, s.State, key, change)
+	require.NoError(t, s.Mirror(t.Context(), key))
+}
+
+func blobPath(s *store.Store, name spec.Digest) string {
+	return filepath.Join(s.Dir(), "blobs", "sha256", string(name[:2]), string(name[2:]))
+}
+
+func sha(data []byte) spec.Digest { return cas.DigestOf(data) }
+
+func file(content string) cas.Entry {
+	return cas.Entry{SHA256: sha([]byte(content)), Size: int64(len(content))}
+}
+
+func id(persona string) spec.AssignmentID {
+	return spec.AssignmentID{Phase: "build", Persona: persona}
+}
+
+func TestNamesThatWouldLeaveTheStore(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	for _, key := range []session.Key{
+		{Namespace: "..", Session: "s"},
+		{Namespace: "n", Session: ".."},
+		{Namespace: "n", Session: "a/b"},
+		{Namespace: "", Session: "s"},
+		{Namespace: "n", Session: ""},
+		{Namespace: "n", Session: "a\x00"},
+	} {
+		_, _, err := s.Lock(t.Context(), key, id("backend"))
+		require.Error(t, err)
+		_, err = s.StoreCheckpoint(t.Context(), key, session.Checkpoint{CurrentPhase: "init"})
+		require.Error(t, err)
+		require.Error(t, s.Mirror(t.Context(), key))
+	}
+	_, _, err := s.Lock(t.Context(), webSession, id("../x"))
+	require.Error(t, err)
+	_, err = s.StoreCheckpoint(t.Context(), webSession, session.Checkpoint{CurrentPhase: "../x"})
+	require.Error(t, err)
 }

@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -277,4 +280,93 @@ func TestPartsOfAnAnswerThatAreCountedApart(t *testing.T) {
 			model + `"}`
 		require.Equal(t, searches, meter(q, "application/json", []byte(document)).Usage.WebSearches)
 	}
+}
+
+// TestACallThatNobodyGotIsNotBilled, whatever stood between the worker and the provider. A call that was cut off may be.
+func TestACallThatNobodyGotIsNotBilled(t *testing.T) {
+	t.Parallel()
+	serve := func(h http.HandlerFunc) *httptest.Server {
+		server := httptest.NewServer(h)
+		t.Cleanup(server.Close)
+		return server
+	}
+	cut := serve(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+	deaf := serve(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) })
+	secure := httptest.NewTLSServer(http.NotFoundHandler())
+	t.Cleanup(secure.Close)
+	gone, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, gone.Close())
+	nobody := "http://" + gone.Addr().String()
+
+	for name, c := range map[string]struct {
+		to, proxy string
+		unbilled  bool
+	}{
+		"nobody listens":                {nobody, "", true},
+		"no proxy listens":              {cut.URL, nobody, true},
+		"the proxy opens no tunnel":     {secure.URL, deaf.URL, true},
+		"the certificate is unknown":    {secure.URL, "", true},
+		"the provider speaks no TLS":    {strings.Replace(cut.URL, "http:", "https:", 1), "", true},
+		"the provider closes the call":  {cut.URL, "", false},
+		"the proxy closes the call":     {nobody, cut.URL, false},
+		"the tunnel leads to no server": {secure.URL, cut.URL, true},
+	} {
+		transport := &http.Transport{Proxy: func(*http.Request) (*url.URL, error) {
+			if c.proxy == "" {
+				return nil, nil
+			}
+			return url.Parse(c.proxy)
+		}}
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, c.to, strings.NewReader("{}"))
+		require.NoError(t, err)
+		response, err := wire.Transport{RoundTripper: transport}.RoundTrip(request)
+		if err == nil {
+			require.NoError(t, response.Body.Close())
+		}
+		require.Error(t, err, name)
+		require.Equal(t, c.unbilled, wire.Unbilled(err), "%s: %v", name, err)
+		transport.CloseIdleConnections()
+	}
+}
+
+// FuzzTalk takes anything apart as a request and as an answer: it has a kind for each item, and says
+// no more than what came.
+func FuzzTalk(f *testing.F) {
+	all := []wire.Format{wire.Messages, wire.ChatCompletions, wire.Responses, wire.GenerateContent}
+	for _, seed := range []string{
+		`{"messages":[{"role":"user","content":[{"type":"text","text":"a"},{"type":"image"},{"type":"tool_result","tool_use_id":1,"content":{"x":1}}]}],"system":[[]],"tools":[{"name":"a"},null]}`,
+		`{"messages":[null,1,"x",{"role":[],"content":7,"tool_calls":[{"index":-9,"function":null},3]}],"tools":{"a":1}}`,
+		`{"input":[{"type":"reasoning","summary":[{"text":"t"}]},{"type":"x_call","action":{"a":1}},{"type":"x_output","output":[1]}],"instructions":"i"}`,
+		`{"contents":[{"role":"model","parts":[{"text":"a"},{"functionCall":{"args":[]}},{"functionResponse":{"response":{"output":"o"}}},null]}],"systemInstruction":{"parts":7}}`,
+		"data: {\"type\":\"content_block_delta\",\"index\":99999999,\"delta\":{\"text\":\"x\"}}\ndata: {\n\ndata: " +
+			"{\"choices\":[{\"index\":-1,\"delta\":{\"content\":[{\"text\":\"y\"}]}}]}\n\n",
+
+		"data: {\"type\":\"response.output_item.done\",\"item\":{\"type\":\"message\",\"role\":\"assistant\"," +
+			"\"content\":[{\"text\":\"z\"}]}}\r\n\r\n",
+		`[{"candidates":[{"content":{"parts":[{"text":"x","thought":true},{"inlineData":{"mimeType":"image/png"}}]}}]},{"candidates":[]},7`,
+		strings.Repeat(`{"messages":[`, 200), "\xff\x00{\"input\":\"\xff\\ud800\"}",
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		for _, format := range all {
+			var said int
+			check := func(it wire.Item) {
+				require.NotEmpty(t, it.Kind)
+				said += len(it.Text)
+			}
+			if q, err := wire.ReadRequest(wire.Route{Format: format}, false, data); err == nil {
+				for it := range q.Items() {
+					check(it)
+				}
+			}
+			for _, kind := range []string{"text/event-stream", "application/json"} {
+				for _, it := range wire.ReadAnswer(format, kind, data) {
+					check(it)
+				}
+			}
+			require.LessOrEqual(t, said, 3*(100+12*len(data)), "a byte that is no UTF-8 becomes three")
+		}
+	})
 }

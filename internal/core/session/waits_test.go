@@ -1,7 +1,9 @@
 package session_test
 
 import (
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -101,4 +103,75 @@ func TestTroubleOfProvidersAndHostsIsWaitedOut(t *testing.T) {
 		require.False(t, f.MayPass(), c)
 		require.Equal(t, agent, counts() == 1, "final %s", c)
 	}
+}
+
+// TestPausesOfARound are counted in the attempt that they interrupt, once, however often it waits.
+func TestPausesOfARound(t *testing.T) {
+	t.Parallel()
+	at := func(minute int) time.Time { return time.Date(2026, 11, 26, 10, minute, 0, 0, time.UTC) }
+	var l session.RoundLog
+	l.Continue(at(0))
+	l.Pause(at(1), failures.Failure{Category: failures.TokenBudget})
+	l.Pause(at(2), failures.Failure{Category: failures.APIError})
+	require.Equal(t, []session.Pause{{From: at(1), To: at(5), For: failures.TokenBudget}}, l.PausesIn(at(0), at(5)),
+		"one that lasts")
+	before := l
+	l.Continue(at(3))
+	l.Continue(at(4))
+	require.Zero(t, before.Pauses[0].To, "a reader's copy stays")
+	require.Equal(t, []session.Pause{{From: at(2), To: at(3), For: failures.TokenBudget}}, l.PausesIn(at(2), at(9)))
+	require.Empty(t, l.PausesIn(at(3), at(9)))
+	for i := range 200 {
+		l.Pause(at(10).Add(time.Duration(i)*time.Second), failures.Failure{Category: failures.APIError})
+		l.Continue(at(10).Add(time.Duration(i) * time.Second))
+	}
+	require.Len(t, l.Pauses, 50, "the oldest are joined")
+	require.Equal(t, at(1), l.Pauses[0].From)
+}
+
+// TestAWaitForOthersGoesOnOverLooks at what they have done, until they have to do something else.
+func TestAWaitForOthersGoesOnOverLooks(t *testing.T) {
+	t.Parallel()
+	at := func(second int) time.Time { return time.Date(2026, 11, 26, 10, 0, second, 0, time.UTC) }
+	var l session.RoundLog
+	for i, text := range []string{"waits for CI", "waits for CI", "waits for a review"} {
+		l.Pause(at(20*i), *failures.Failf(failures.Pending, "%s", text))
+		l.Continue(at(20*i + 15))
+	}
+	require.Equal(t, []session.Pause{
+		{From: at(0), To: at(35), For: failures.Pending, Text: "waits for CI"},
+		{From: at(40), To: at(55), For: failures.Pending, Text: "waits for a review"},
+	}, l.Pauses)
+	l.Pause(at(200), *failures.Failf(failures.Pending, "waits for a review"))
+	require.Len(t, l.Pauses, 3, "the attempt was at work for long")
+}
+
+// TestWaitsAreNoPartOfATime has a timer's function called after as much time without waits, however these overlap.
+func TestWaitsAreNoPartOfATime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		w := session.NewPausedTime(time.Now)
+		var over atomic.Int64
+		timer := w.AfterFunc(10*time.Minute, func() { over.Store(int64(time.Since(began))) })
+		defer timer.Stop()
+		time.Sleep(5 * time.Minute)
+		first := w.Begin()
+		time.Sleep(20 * time.Minute) // past the time
+		second := w.Begin()
+		first()
+		time.Sleep(10 * time.Minute)
+		second()
+		require.Equal(t, 30*time.Minute, w.Total())
+		time.Sleep(5*time.Minute - time.Second)
+		require.Zero(t, over.Load())
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		require.Equal(t, 40*time.Minute, time.Duration(over.Load()))
+
+		timer.Reset(time.Minute)
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		require.Equal(t, 41*time.Minute+time.Second, time.Duration(over.Load()), "an earlier wait counts once")
+	})
 }

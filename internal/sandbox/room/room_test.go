@@ -1,7 +1,9 @@
 package room
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -88,4 +90,45 @@ func TestOwnersInADeepDirectory(t *testing.T) {
 	}
 	require.NoError(t, at.Close())
 	require.NoError(t, (&Account{UID: 64100, GID: 64100}).Chown(home))
+}
+
+func TestOnlyTheShimOfThisBuildIsUsed(t *testing.T) {
+	t.Parallel()
+	for prints, want := range map[string]string{
+		"echo '" + Build() + "'": "",
+		"echo go1.0 old":         `is of build "go1.0 old", this program of "` + Build() + `"`,
+		"exit 1":                 "exit status 1",
+	} {
+		path := filepath.Join(t.TempDir(), ProgramName)
+		require.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\n"+prints+"\n"), 0o755))
+		if err := tryProgram(path); want == "" {
+			require.NoError(t, err)
+		} else {
+			require.ErrorContains(t, err, want)
+		}
+	}
+	require.ErrorContains(t, tryProgram("/nowhere/"+ProgramName), "/nowhere/maestro-shim: no such file")
+}
+
+func TestIDsThatAUserNamespaceMaps(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "uid_map")
+	require.True(t, mapped(file, 64100), "it is not known")
+	for ids, want := range map[string]bool{
+		"         0          0 4294967295\n": true, "0 1000 1\n": false, "0 1000 1\n1 100000 65536\n": true, "0 100000 64100\n": false,
+		"64100 1 1\n": true,
+	} {
+		require.NoError(t, os.WriteFile(file, []byte(ids), 0o600))
+		require.Equal(t, want, mapped(file, 64100), ids)
+	}
+}
+
+func TestALackOfMemoryForbidsNoRooms(t *testing.T) {
+	t.Parallel()
+	for _, e := range []error{unix.EPERM, unix.EINVAL, unix.ENOSYS} {
+		require.True(t, Forbids(fmt.Errorf("make a room: %w", e)))
+	}
+	for _, e := range []error{unix.EAGAIN, unix.ENOMEM, unix.EMFILE, unix.ENFILE, unix.EIO, context.DeadlineExceeded} {
+		require.False(t, Forbids(fmt.Errorf("make a room: %w", e)))
+	}
 }
