@@ -228,8 +228,9 @@ func TestStatusSaysWhatCanBeTyped(t *testing.T) {
 		SkipEffect: "keeps the version of build/dev and drops that of plan/dev (a.txt)",
 		Actions:    []session.Action{session.AnswerSkip, session.AnswerAbort},
 	}, session.Request{
-		ID: "plan.ann.1", Kind: session.ForBudget, Phase: "plan", Persona: "ann", Category: failures.TokenBudget, Message: "it is spent",
-		Raise: &session.BudgetRaise{Scope: session.BudgetOfPersona, Name: "ann", USD: true}, Actions: helpVerbs, Since: time.Now(),
+		ID: "plan.ann.1", Kind: session.ForBudget, Phase: "plan", Persona: "ann", Category: failures.TokenBudget,
+		Message: "it is spent",
+		Raise:   &session.BudgetRaise{Scope: session.BudgetOfPersona, Name: "ann", USD: true}, Actions: helpVerbs, Since: time.Now(),
 	})
 	shown := b.must(0, "status", "s")
 	require.Regexp(t, `(?m)^build/bob needs help: contract_violation: the input of phase build has a merge conflict: a.txt
@@ -250,7 +251,8 @@ func TestStatusSaysWhatCanBeTyped(t *testing.T) {
 	})
 	shown = b.must(0, "status", "s")
 	require.Regexp(t, `(?m)^build/bob needed somebody \(aborted by ann\)\n  request build.bob.2 asked `, shown)
-	require.NotRegexp(t, "answer with:|maestro resolve|maestro budget|waiting since|until", shown, "nobody answers a session that has ended")
+	require.NotRegexp(t, "answer with:|maestro resolve|maestro budget|waiting since|until", shown,
+		"nobody answers a session that has ended")
 }
 
 func TestSessionsThatTemporalHasLostWaitToBeResumed(t *testing.T) {

@@ -162,10 +162,12 @@ providers: {main: {format: anthropic, key_env: NO_KEY}, other: {format: openai, 
 	require.Contains(t, fs.of(t, "check build in file", "bad").Message, "no-such-check is not in PATH")
 	require.Contains(t, fs.of(t, "webhook", "warning").Message, "NO_HOOK")
 	require.Equal(t, "npm install --global @google/gemini-cli", fs.of(t, "agent absent in file", "bad").Command)
-	require.Contains(t, fs.of(t, "provider other in file", "warning").Message, "its key cannot be read: open "+d.dir+"/no-such-key: ")
+	require.Contains(t, fs.of(t, "provider other in file", "warning").Message,
+		"its key cannot be read: open "+d.dir+"/no-such-key: ")
 	require.Contains(t, fs.of(t, "check lint in file", "warning").Message, "variable NO_OTHER is not set")
 	require.Contains(t, fs.of(t, "check script in file", "bad").Message, "/no/such/script.sh does not exist")
-	require.False(t, slices.ContainsFunc(fs, func(f finding) bool { return f.Check == "check tree in file" }), "it belongs to the trees")
+	require.False(t, slices.ContainsFunc(fs, func(f finding) bool { return f.Check == "check tree in file" }),
+		"it belongs to the trees")
 	require.Contains(t, fs.of(t, "programs", "ok").Message, "of agents fine, list, model, tool, tree, web, words are")
 	require.Contains(t, fs.of(t, "tool in file", "ok").Message, "codex, version codex-cli 1.2.3")
 	f := fs.of(t, "agent coder in file", "bad")

@@ -52,7 +52,8 @@ func TestHooksAreAddedByHTTP(t *testing.T) {
 		require.Equal(t, http.StatusUnprocessableEntity, got.status)
 		require.Contains(t, string(got.body), `"location":"`+field+`"`)
 	}
-	pinned := map[string]any{"name": "pinned", "team": "web@" + string(team.Digest[:4]), "kind": "gitlab", "users": []string{"maria"}}
+	version := "web@" + string(team.Digest[:4])
+	pinned := map[string]any{"name": "pinned", "team": version, "kind": "gitlab", "users": []string{"maria"}}
 	h.call("POST", "/hooks", pinned).read(t, &made)
 	require.Equal(t, "web@"+string(team.Digest), made.Team, "another version may begin so later")
 	require.Equal(t, []string{"maria"}, made.Users)
