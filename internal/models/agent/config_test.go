@@ -16,6 +16,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/failures"
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
+	"github.com/maestro-hive/maestro/internal/models/wire"
 )
 
 func TestNothingHalfCheckedStarts(t *testing.T) {
@@ -200,4 +201,16 @@ func TestWhatADeliveryLacks(t *testing.T) {
 		git("agent github"), git("agent gitlab"),
 		{"agent gitlab", false, "variable GITLAB is not set", set, ""},
 	}, c.Shortages(func(name string) string { return env[name] }))
+}
+
+// TestAWorkerFileCanNameEveryFormat that package wire has.
+func TestAWorkerFileCanNameEveryFormat(t *testing.T) {
+	t.Parallel()
+	field, ok := reflect.TypeFor[Provider]().FieldByName("Format")
+	require.True(t, ok)
+	names := []string{}
+	for _, api := range wire.APIs() {
+		names = append(names, "enum="+string(api))
+	}
+	require.ElementsMatch(t, names, strings.Split(field.Tag.Get("jsonschema"), ","))
 }

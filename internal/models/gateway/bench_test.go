@@ -77,15 +77,19 @@ func newBench(t testing.TB, script providertest.Script, left int64, change func(
 }
 
 func (b *bench) open(a session.Calls) *gateway.Access {
-	var names []string
-	for _, api := range wire.APIs() {
-		names = append(names, string(api))
-	}
 	return b.gateway.Open(context.Background(), gateway.Attempt{
-		Agent: "x", Offline: b.offline, Calls: a, Breaker: b.breaker, Waits: b.waits, Providers: names,
+		Agent: "x", Offline: b.offline, Calls: a, Breaker: b.breaker, Waits: b.waits, Providers: providers(),
 		Mask:   func(s string) string { return strings.ReplaceAll(s, "swordfish", "***") },
 		Failed: b.fail,
 	})
+}
+
+// providers are those of an attempt: one of each API.
+func providers() (names []string) {
+	for _, api := range wire.APIs() {
+		names = append(names, string(api))
+	}
+	return names
 }
 
 // serve returns the address of an attempt's own listener.
@@ -108,22 +112,40 @@ func (b *bench) fail(f *failures.Failure) {
 	b.failed = append(b.failed, f)
 }
 
-// format is a wire format as a program uses it.
-type format struct{ provider, path, streamPath, body string }
+// format is a wire format as a program uses it. end is a text of the data that ends a stream.
+type format struct{ provider, path, streamPath, body, end string }
+
+// wire is the format as package wire knows it, and whether it has a free count of the prompt.
+func (f format) wire(t testing.TB) (of wire.Format, counts bool) {
+	t.Helper()
+	api := wire.API(f.provider)
+	path, _, _ := strings.Cut(programPath(f.provider, f.path), "?")
+	to, ok := api.Route(http.MethodPost, path)
+	require.True(t, ok, path)
+	parsed, err := wire.ReadRequest(to, false, fmt.Appendf(nil, f.body, false, "hello"))
+	require.NoError(t, err)
+	_, _, counts = parsed.Count()
+	return to.Format, counts
+}
+
+// programPath is the path of a format below the address of its provider, which programs of some providers have in their base.
+func programPath(provider, path string) string {
+	return strings.Replace(wire.API(provider).ClientBase("")+path, "/v1/v1/", "/v1/", 1)
+}
 
 var formats = map[string]format{
 	"messages": {
 		"anthropic", "/v1/messages", "/v1/messages",
-		`{"model":"m","max_tokens":1000,"stream":%v,"messages":[{"role":"user","content":%q}]}`,
+		`{"model":"m","max_tokens":1000,"stream":%v,"messages":[{"role":"user","content":%q}]}`, "message_stop",
 	},
 	"chat": {
 		"openai", "/chat/completions", "/chat/completions",
-		`{"model":"m","max_tokens":1000,"stream":%v,"messages":[{"role":"user","content":%q}]}`,
+		`{"model":"m","max_tokens":1000,"stream":%v,"messages":[{"role":"user","content":%q}]}`, "[DONE]",
 	},
-	"responses": {"openai", "/responses", "/responses", `{"model":"m","stream":%v,"input":%q}`},
+	"responses": {"openai", "/responses", "/responses", `{"model":"m","stream":%v,"input":%q}`, "response.completed"},
 	"gemini": {
 		"gemini", "/v1beta/models/m:generateContent", "/v1beta/models/m:streamGenerateContent?alt=sse",
-		`{"unused":%v,"contents":[{"role":"user","parts":[{"text":%q}]}]}`,
+		`{"unused":%v,"contents":[{"role":"user","parts":[{"text":%q}]}]}`, `"STOP"`,
 	},
 }
 

@@ -33,7 +33,7 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) {
 	name, rest, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
 	access := r.Context().Value(accessKey{}).(*Access) //nolint:forcetypeassert // of each connection
 	deny := func(api wire.API, why wire.Refusal, message string) {
-		access.transcriber.writeRefused(name, errors.New(message))
+		access.transcriber.writeRefused(name, fmt.Errorf("%s: %s %s", message, r.Method, path))
 		refuse(w, api, why, message, 0)
 	}
 	if subtle.ConstantTimeCompare([]byte(wire.Credential(r)), []byte(access.Token)) == 0 {
@@ -50,12 +50,12 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) {
 	defer context.AfterFunc(access.ctx, func() { _ = http.NewResponseController(w).SetWriteDeadline(time.Unix(1, 0)) })()
 	p := g.providerFor(access, name)
 	if p == nil || r.Method == http.MethodConnect || r.URL.IsAbs() || r.URL.Host != "" {
-		deny(g.api(name), wire.NotFound, "the attempt has no provider at this address: "+path)
+		deny(g.api(name), wire.NotFound, "the attempt has no provider at this address")
 		return
 	}
 	to, ok := p.API.Route(r.Method, "/"+rest)
 	if !ok {
-		deny(p.API, wire.NotFound, "the gateway permits only calls of models, counts of tokens and lists of models, not "+r.Method+" "+path)
+		deny(p.API, wire.NotFound, "the gateway permits only calls of models, counts of tokens and lists of models")
 		return
 	}
 	select {

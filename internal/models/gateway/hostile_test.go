@@ -91,7 +91,8 @@ func TestHostileRequestsReachNobody(t *testing.T) {
 	require.Empty(t, b.provider.Others())
 	require.Zero(t, b.account.Begun)
 	for _, why := range []string{
-		"the token is not that of this attempt", "no provider at this address: /other/v1/messages", "not GET /anthropic/v1/files",
+		"the token is not that of this attempt", "no provider at this address: POST /other/v1/messages",
+		"lists of models: GET /anthropic/v1/files",
 		"compressed requests are not supported",
 	} {
 		require.Contains(t, log.String(), why)
@@ -390,7 +391,7 @@ func TestWebToolsAreRefused(t *testing.T) {
 	}
 	for _, f := range formats {
 		offline := b.open(b.account)
-		_, text, err := post(t.Context(), t, b.serve(t, offline)+"/"+f.provider+strings.Replace("/v1"+f.path, "/v1/v1", "/v1", 1),
+		_, text, err := post(t.Context(), t, b.serve(t, offline)+"/"+f.provider+programPath(f.provider, f.path),
 			offline.Token, fmt.Sprintf(f.body, false, "web_search at https://x.test"))
 		require.NoError(t, err)
 		require.Contains(t, text, "yes")

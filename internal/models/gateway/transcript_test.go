@@ -16,6 +16,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/models/gateway"
 	"github.com/maestro-hive/maestro/internal/models/transcript"
+	"github.com/maestro-hive/maestro/internal/models/wire"
 	"github.com/maestro-hive/maestro/internal/testkit/providertest"
 )
 
@@ -57,7 +58,7 @@ func (b *bench) recorded(t testing.TB, change func(*gateway.Attempt)) *notes {
 	t.Helper()
 	log := &notes{}
 	a := gateway.Attempt{
-		Agent: "x", Calls: b.account, Providers: []string{"anthropic", "openai", "gemini"}, Log: log,
+		Agent: "x", Calls: b.account, Providers: providers(), Log: log,
 		Mask: func(s string) string { return strings.ReplaceAll(s, "swordfish", "***") }, Failed: b.fail,
 	}
 	if change != nil {
@@ -242,4 +243,23 @@ func TestATranscriptIsBounded(t *testing.T) {
 	require.Contains(t, log.String(), "(20971548 bytes, not kept)")
 	require.Contains(t, log.String(), "more bytes are not kept …\n? user: the end\n")
 	require.Less(t, len(log.String()), 5*transcript.MaxItem)
+}
+
+// TestEveryFormatIsTried by the tests of faults and budgets, and by those of transcripts.
+func TestEveryFormatIsTried(t *testing.T) {
+	t.Parallel()
+	tried, told := map[wire.Format]bool{}, map[wire.Format]bool{}
+	for _, f := range formats {
+		of, _ := f.wire(t)
+		tried[of] = true
+	}
+	for _, c := range talks {
+		to, ok := wire.API(c.provider).Route(http.MethodPost, programPath(c.provider, c.path))
+		require.True(t, ok, c.path)
+		told[to.Format] = true
+	}
+	for _, of := range wire.Formats() {
+		require.True(t, tried[of], "%s has no row in formats", of)
+		require.True(t, told[of], "%s has no row in talks", of)
+	}
 }

@@ -35,6 +35,9 @@ var formats = map[Format]*format{
 // APIs lists all APIs.
 func APIs() []API { return slices.Sorted(maps.Keys(apis)) }
 
+// Formats lists all wire formats of paid calls.
+func Formats() []Format { return slices.Sorted(maps.Keys(formats)) }
+
 // description is what Maestro knows about an API apart from its wire formats.
 type description struct {
 	Programs

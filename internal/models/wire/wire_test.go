@@ -370,3 +370,17 @@ func FuzzTalk(f *testing.F) {
 		}
 	})
 }
+
+// TestEveryFormatIsCalled by the tests of this package.
+func TestEveryFormatIsCalled(t *testing.T) {
+	t.Parallel()
+	called := map[wire.Format]bool{}
+	for _, c := range calls {
+		to, ok := c.api.Route(http.MethodPost, c.path)
+		require.True(t, ok, c.path)
+		called[to.Format] = true
+	}
+	for _, of := range wire.Formats() {
+		require.True(t, called[of], "%s has no row in calls", of)
+	}
+}

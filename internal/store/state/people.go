@@ -65,7 +65,9 @@ type Invitation struct {
 
 // AddPerson adds a person with an invitation. taken: there is one with the name, in capital or small letters, and nothing is
 // added. One-time links that were made for the name end, with their browsers.
-func (d *DB) AddPerson(ctx context.Context, n Person, inv Invitation, lifetime time.Duration) (made Person, taken bool, err error) {
+func (d *DB) AddPerson(ctx context.Context, n Person, inv Invitation, lifetime time.Duration) (made Person, taken bool,
+	err error,
+) {
 	err = d.writeAt(ctx, func(t *Tx, now int64) error {
 		made = n
 		made.CreatedAt = timeOf(now)
