@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/access"
+	"github.com/maestro-hive/maestro/internal/core/textfmt"
 )
 
 func roles(t *testing.T, grants ...string) access.Roles {
@@ -117,14 +118,16 @@ func (s *site) tokens() *access.Tokens { return access.NewTokens(s.db, s.audit) 
 
 func (s *site) token(ctx context.Context, name string, lifetime time.Duration, grants ...string) (string, access.Token) {
 	s.t.Helper()
-	secret, made, err := s.tokens().Create(ctx, access.NewToken{Name: name, Roles: roles(s.t, grants...), Lifetime: lifetime})
+	secret, made, err := s.tokens().Create(ctx, access.NewToken{
+		Name: name, Roles: grants, For: textfmt.Duration(lifetime), NeverExpires: lifetime == 0,
+	})
 	require.NoError(s.t, err)
 	return secret, made
 }
 
 // create is why a token is not made; nil: it is.
 func (s *site) create(ctx context.Context, name string, groups []string, grants ...string) error {
-	_, _, err := s.tokens().Create(ctx, access.NewToken{Name: name, Roles: roles(s.t, grants...), Groups: groups})
+	_, _, err := s.tokens().Create(ctx, access.NewToken{Name: name, Roles: grants, Groups: groups})
 	return err
 }
 
@@ -140,9 +143,10 @@ func TestAnAgentStaysAnAgent(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.invite("bob", "viewer")
-	secret, made, err := s.tokens().Create(ann("admin"), access.NewToken{Name: "coder", Roles: roles(t, "admin"), Agent: true})
+	secret, made, err := s.tokens().Create(ann("admin"), access.NewToken{Name: "coder", Roles: []string{"admin"}, Agent: true})
 	require.NoError(t, err)
 	require.True(t, made.Agent)
+	require.Equal(t, 90*24*time.Hour, made.ExpiresAt.Sub(made.CreatedAt), "a token that says nothing of its time")
 	actor := s.user().get("/", "Authorization: Bearer "+secret).seen(t).Actor
 	require.Equal(t, "coder, an agent of ann", actor.String())
 	require.Equal(t, "agent/coder", actor.Over())
@@ -153,14 +157,14 @@ func TestAnAgentStaysAnAgent(t *testing.T) {
 	over.Program = "mcp"
 	for _, agent := range []access.Actor{actor, over} {
 		ctx := access.With(context.Background(), agent)
-		_, other, err := s.tokens().Create(ctx, access.NewToken{Name: "of" + string(agent.Via), Roles: roles(t, "approver")})
+		_, other, err := s.tokens().Create(ctx, access.NewToken{Name: "of" + string(agent.Via), Roles: []string{"approver"}})
 		require.NoError(t, err)
 		require.True(t, other.Agent, "its tokens are an agent's, too")
-		_, _, err = s.people().Invite(ctx, access.NewPerson{Name: "eve", Roles: roles(t, "approver"), Lifetime: time.Hour})
+		_, err = s.people().Invite(ctx, access.NewPerson{Name: "eve", Roles: []string{"approver"}})
 		require.ErrorContains(t, err, "an agent would become a person")
-		_, _, err = s.people().Reset(ctx, "bob")
+		_, err = s.people().Reset(ctx, "bob")
 		require.ErrorContains(t, err, "an agent would become a person")
-		_, err = s.people().SetRoles(ctx, "bob", roles(t, "admin"), nil)
+		_, err = s.people().SetRoles(ctx, "bob", access.PersonRoles{Roles: []string{"admin"}})
 		require.ErrorContains(t, err, "an agent would become a person")
 	}
 }
@@ -277,7 +281,7 @@ func TestGroupsOfTokens(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	secret, _, err := s.tokens().Create(ann("admin"), access.NewToken{
-		Name: "ci", Roles: roles(t, "approver"),
+		Name: "ci", Roles: []string{"approver"},
 		Groups: []string{"leads", "/org/x y"},
 	})
 	require.NoError(t, err, "an admin of all teams gives any group")

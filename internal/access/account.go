@@ -49,7 +49,7 @@ func (g *Guard) postForm(w http.ResponseWriter, r *http.Request, v visit, handle
 }
 
 // accountBrowser is a browser of a person with an account.
-func accountBrowser(p Person) state.Browser {
+func accountBrowser(p state.Person) state.Browser {
 	return state.Browser{Name: p.Name, PersonID: p.ID, Via: ViaAccount}
 }
 
@@ -72,7 +72,7 @@ func (g *Guard) loginByPassword(w http.ResponseWriter, r *http.Request, v visit)
 
 // checked finds the person with a name and a password. Other than with secrets that nobody can guess, whoever has failed too
 // often is refused before the password is looked at.
-func (g *Guard) checked(ctx context.Context, v visit, name, password string) (found Person, known string, err error) {
+func (g *Guard) checked(ctx context.Context, v visit, name, password string) (found state.Person, known string, err error) {
 	network := httpserver.Network(v.client)
 	if ok, wait := g.failures.passwords.take(network); !ok {
 		return found, "", &RefusedError{
@@ -152,7 +152,7 @@ func (g *Guard) joinFormOf(ctx context.Context, code string) (fault, error) {
 	return joinPage(http.StatusOK, "", inv, p, code), err
 }
 
-func joinPage(status int, text string, inv state.Invitation, p Person, code string) fault {
+func joinPage(status int, text string, inv state.Invitation, p state.Person, code string) fault {
 	return fault{
 		status: status, title: "Welcome, " + p.Name, text: text,
 		join: &joinForm{p.Name, code, p.By, invitedTo(p.Roles), inv.Purpose, minPassword, maxPassword},
@@ -203,7 +203,9 @@ func (g *Guard) hash(ctx context.Context, v visit, password string) (string, err
 }
 
 // use uses an invitation up, as its person. The error is [state.ErrNotFound] if it was used meanwhile.
-func (g *Guard) use(ctx context.Context, v visit, inv state.Invitation, p Person, password string, key state.Passkey) error {
+func (g *Guard) use(
+	ctx context.Context, v visit, inv state.Invitation, p state.Person, password string, key state.Passkey,
+) error {
 	if g.options.ReadOnly {
 		return &DeniedError{Actor: p.Name, Permission: Admin, ReadOnly: true}
 	}
@@ -214,7 +216,7 @@ func (g *Guard) use(ctx context.Context, v visit, inv state.Invitation, p Person
 }
 
 // accountForm changes something of the account of the signed-in person. A note is shown on a page of its own.
-type accountForm func(r *http.Request, v visit, own Person, browser state.Browser) (note fault, err error)
+type accountForm func(r *http.Request, v visit, own state.Person, browser state.Browser) (note fault, err error)
 
 // accountForm is the form of the account's page at a path; nil: there is none.
 func (g *Guard) accountForm(path string) accountForm {
@@ -262,7 +264,7 @@ type inputError struct{ text string }
 func (e *inputError) Error() string { return e.text }
 
 // own finds the account of the signed-in person, who may change it.
-func (g *Guard) own(r *http.Request, v visit) (own Person, c credential, err error) {
+func (g *Guard) own(r *http.Request, v visit) (own state.Person, c credential, err error) {
 	if c, err = g.identify(r, v); err != nil {
 		return own, c, err
 	}
@@ -284,7 +286,7 @@ func (g *Guard) fresh(browser state.Browser) error {
 	return nil
 }
 
-func (g *Guard) changePassword(r *http.Request, v visit, own Person, browser state.Browser) (note fault, err error) {
+func (g *Guard) changePassword(r *http.Request, v visit, own state.Person, browser state.Browser) (note fault, err error) {
 	password := r.PostFormValue("password")
 	if err := checkPassword(password); err != nil {
 		return note, &inputError{err.Error()}
@@ -311,14 +313,14 @@ func (g *Guard) changePassword(r *http.Request, v visit, own Person, browser sta
 		})
 }
 
-func (g *Guard) signOutOthers(r *http.Request, _ visit, own Person, browser state.Browser) (note fault, err error) {
+func (g *Guard) signOutOthers(r *http.Request, _ visit, own state.Person, browser state.Browser) (note fault, err error) {
 	return note, g.options.Audit.do(r.Context(), Event{Action: "logout", Subject: "other browsers of " + own.Name},
 		func(ctx context.Context) error {
 			return g.options.DB.RemoveBrowsers(ctx, own.ID, browser.Hash)
 		})
 }
 
-func (g *Guard) linkDevice(r *http.Request, v visit, own Person, browser state.Browser) (note fault, err error) {
+func (g *Guard) linkDevice(r *http.Request, v visit, own state.Person, browser state.Browser) (note fault, err error) {
 	if err := g.fresh(browser); err != nil {
 		return note, err
 	}
@@ -334,7 +336,7 @@ func (g *Guard) linkDevice(r *http.Request, v visit, own Person, browser state.B
 		err
 }
 
-func (g *Guard) removePasskey(r *http.Request, _ visit, own Person, browser state.Browser) (note fault, err error) {
+func (g *Guard) removePasskey(r *http.Request, _ visit, own state.Person, browser state.Browser) (note fault, err error) {
 	id := r.PostFormValue("id")
 	if err := g.fresh(browser); err != nil {
 		return note, err

@@ -62,7 +62,7 @@ func pacedSite(t *testing.T, pace time.Duration) (s *site, address, head string,
 	})))
 	t.Cleanup(server.Close)
 	ctx := access.With(t.Context(), access.Local("ann@desk"))
-	secret, _, err := access.NewTokens(s.db, s.audit).Create(ctx, access.NewToken{Name: "ci", Roles: roles(t, "operator")})
+	secret, _, err := access.NewTokens(s.db, s.audit).Create(ctx, access.NewToken{Name: "ci", Roles: []string{"operator"}})
 	require.NoError(t, err)
 	head = "POST /x HTTP/1.1\nHost: " + s.address + "\nAuthorization: Bearer " + secret
 	return s, strings.TrimPrefix(server.URL, "http://"), head, open

@@ -22,12 +22,12 @@
 //	             by rate and by what is under way
 //	oidc.go      which roles people get by their groups and addresses of mail at a provider of sign-ins, and how long such a
 //	             sign-in is good; oidc_pages.go: how long a person may take at the provider
-//	people.go    who may invite people and give them roles, how many accounts there may be, how long an invitation and a recovery
-//	             link are good, and what a revocation ends
-//	tokens.go    how many tokens there may be, who may give which roles and groups, and what a token permits if its owner has
-//	             fewer
+//	people.go    who may invite people and give them roles, how long an invitation and a recovery link are good, and what a
+//	             revocation ends
+//	tokens.go    how long a token is good by default, who may give which roles and groups, and what a token permits if its owner
+//	             has fewer
 //	link.go      how long a one-time link is good, whom it signs in, and to which running server it leads
-//	hooks.go     how many hooks there may be, who may add one, and with which role its calls act
+//	hooks.go     who may add a hook, and with which role its calls act
 //	visit.go     the address of a client behind proxies, the names that the server may be called by, and when a credential may be
 //	             sent without https; body.go: how slowly the body of a request may come
 //	secret.go    how secrets and ids are made; dashboard_path.go: the address of a session's page in the dashboard

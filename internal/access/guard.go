@@ -93,7 +93,7 @@ type Guard struct {
 // NewGuard returns a guard.
 func NewGuard(o Options) *Guard {
 	return &Guard{
-		options: o, doors: newServerNames(o), tokens: NewTokens(o.DB, o.Audit), people: NewPeople(o.DB, o.Audit),
+		options: o, doors: newServerNames(o), tokens: NewTokens(o.DB, o.Audit), people: NewPeople(o.DB, o.Audit, o.Now),
 		oidc: newOIDC(o.OIDC, o.Now), failures: newFailures(o.Audit, o.Now), hashing: NewInFlight(passwordsAtOnce, passwordsInAll),
 		unverified: NewInFlight(signedAtOnce, signedInAll),
 		forms:      NewInFlight(signedAtOnce, signedInAll),

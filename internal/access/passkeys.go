@@ -63,7 +63,7 @@ func (g *Guard) relyingParty(v visit) *webauthn.WebAuthn {
 
 // keyHolder is a person with passkeys.
 type keyHolder struct {
-	Person
+	state.Person
 	keys []state.Passkey
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/access"
+	"github.com/maestro-hive/maestro/internal/core/textfmt"
 )
 
 const (
@@ -28,7 +29,7 @@ const (
 )
 
 // people are those of a site's store, as another process has them.
-func (s *site) people() *access.People { return access.NewPeople(s.db, s.audit) }
+func (s *site) people() *access.People { return access.NewPeople(s.db, s.audit, time.Now) }
 
 // account, recovery and revoke are what an admin does with a person: they show the account, give a new link, and revoke it.
 func (s *site) account(name string) access.Account {
@@ -40,9 +41,9 @@ func (s *site) account(name string) access.Account {
 
 func (s *site) recovery(name string) string {
 	s.t.Helper()
-	link, _, err := s.people().Reset(ann("admin"), name)
+	person, err := s.people().Reset(ann("admin"), name)
 	require.NoError(s.t, err)
-	return link
+	return person.Link
 }
 
 func (s *site) revoke(name string) {
@@ -55,12 +56,11 @@ func (s *site) revoke(name string) {
 func (s *site) invite(name string, grants ...string) string {
 	s.t.Helper()
 	require.NoError(s.t, access.Announce(s.t.Context(), s.db, "desk", s.guard.URL(), false))
-	link, _, err := s.people().Invite(ann("admin"), access.NewPerson{
-		Name: name, Roles: roles(s.t, grants...),
-		Groups: []string{"leads"}, Lifetime: time.Hour,
+	person, err := s.people().Invite(ann("admin"), access.NewPerson{
+		Name: name, Roles: grants, Groups: []string{"leads"}, For: textfmt.Duration(time.Hour),
 	})
 	require.NoError(s.t, err)
-	return s.code(link)
+	return s.code(person.Link)
 }
 
 func (s *site) code(link string) string {
@@ -153,7 +153,7 @@ func TestAnInvitationMakesOneAccount(t *testing.T) {
 	s.clock.Pass(time.Hour)
 	require.Equal(t, 401, s.user().join(late, goodPassword).StatusCode)
 	require.NoError(t, access.Announce(t.Context(), s.db, "desk", s.guard.URL(), false))
-	_, _, err := s.people().Invite(ann("admin"), access.NewPerson{Name: "ann", Roles: roles(t, "viewer"), Lifetime: time.Hour})
+	_, err := s.people().Invite(ann("admin"), access.NewPerson{Name: "ann", Roles: []string{"viewer"}})
 	require.ErrorContains(t, err, "exists already")
 
 	signedIn := s.user().login("ann", goodPassword+fmt.Sprint(winner), "")
@@ -276,13 +276,13 @@ func TestRolesOfPeopleChangeAtOnce(t *testing.T) {
 	s := newSite(t)
 	u := s.member("ann", "admin")
 	ended := u.stream()
-	_, err := s.people().SetRoles(ann("admin"), "ann", roles(t, "viewer:web"), nil)
+	_, err := s.people().SetRoles(ann("admin"), "ann", access.PersonRoles{Roles: []string{"viewer:web"}})
 	require.NoError(t, err)
 	require.Contains(t, ended(), "revoked", "a stream with the roles before ends")
 	who := u.get("/").seen(t).Actor
 	require.Equal(t, roles(t, "viewer:web"), who.Roles)
 	require.Equal(t, []string{"leads"}, who.Groups)
-	_, err = s.people().SetRoles(ann("admin"), "ann", roles(t, "viewer:web"), []string{})
+	_, err = s.people().SetRoles(ann("admin"), "ann", access.PersonRoles{Roles: []string{"viewer:web"}, NoGroups: true})
 	require.NoError(t, err)
 	require.Empty(t, u.get("/").seen(t).Actor.Groups)
 
@@ -361,20 +361,20 @@ func TestWhoManagesPeople(t *testing.T) {
 	web := access.With(context.Background(), access.Actor{Name: "wanda", Roles: roles(t, "admin:web")})
 	p := s.people()
 	invite := func(ctx context.Context, name string, groups []string, grants ...string) error {
-		_, _, err := p.Invite(ctx, access.NewPerson{Name: name, Roles: roles(t, grants...), Groups: groups, Lifetime: time.Hour})
+		_, err := p.Invite(ctx, access.NewPerson{Name: name, Roles: grants, Groups: groups})
 		return err
 	}
-	reset := func(ctx context.Context, name string) error { _, _, err := p.Reset(ctx, name); return err }
+	reset := func(ctx context.Context, name string) error { _, err := p.Reset(ctx, name); return err }
 	set := func(ctx context.Context, name string, grants ...string) error {
-		_, err := p.SetRoles(ctx, name, roles(t, grants...), nil)
+		_, err := p.SetRoles(ctx, name, access.PersonRoles{Roles: grants})
 		return err
 	}
 	require.NoError(t, invite(web, "wim", nil, "approver:web"))
 	require.NoError(t, set(web, "wim", "operator:web"))
 	require.NoError(t, set(web, "lead", "viewer:web"))
-	held, _, err := p.Reset(web, "wim")
+	held, err := p.Reset(web, "wim")
 	require.NoError(t, err)
-	_, err = p.SetRoles(web, "lead", roles(t, "viewer:web"), []string{})
+	_, err = p.SetRoles(web, "lead", access.PersonRoles{Roles: []string{"viewer:web"}, NoGroups: true})
 	require.ErrorAs(t, err, new(*access.DeniedError), "without the group she would recover the account")
 	for what, err := range map[string]error{
 		"a role for all teams":           invite(web, "x", nil, "viewer"),
@@ -404,11 +404,11 @@ func TestWhoManagesPeople(t *testing.T) {
 		names = append(names, one.Name)
 	}
 	require.Equal(t, []string{"lead", "wim"}, names)
-	raised, err := p.SetRoles(ann("admin"), "wim", roles(t, "admin"), nil)
+	raised, err := p.SetRoles(ann("admin"), "wim", access.PersonRoles{Roles: []string{"admin"}})
 	require.NoError(t, err)
-	require.Equal(t, 401, s.user().join(s.code(held), newPassword).StatusCode, "the link that she kept gives no later roles")
+	require.Equal(t, 401, s.user().join(s.code(held.Link), newPassword).StatusCode, "the link that she kept gives no later roles")
 	require.Equal(t, 303, s.user().join(s.code(raised.Link), newPassword).StatusCode, "who has changed the roles gets another")
-	again, err := p.SetRoles(ann("admin"), "wim", roles(t, "viewer"), nil)
+	again, err := p.SetRoles(ann("admin"), "wim", access.PersonRoles{Roles: []string{"viewer"}})
 	require.NoError(t, err)
 	require.Empty(t, again.Link, "there is no link any more")
 	for _, bad := range []string{"", "ann@example.org", "-x", "a b", strings.Repeat("a", 64)} {
@@ -431,7 +431,7 @@ func TestTokensEndWithTheirOwner(t *testing.T) {
 	mine := access.With(context.Background(), owner)
 	secret, _ := s.token(mine, "ci", 0, "admin:web", "operator", "approver:shop")
 	grouped, _, err := s.tokens().Create(mine, access.NewToken{
-		Name: "grouped", Roles: roles(t, "approver"),
+		Name: "grouped", Roles: []string{"approver"},
 		Groups: []string{"leads", "others"},
 	})
 	require.NoError(t, err)
@@ -440,7 +440,7 @@ func TestTokensEndWithTheirOwner(t *testing.T) {
 	require.Equal(t, []string{"leads", "others"}, use(grouped).seen(t).Actor.Groups)
 	for _, grants := range [][]string{{"operator:web", "approver:shop"}, {"viewer"}, {"viewer:api"}, {"admin"}, {"approver"}} {
 		owns, token := roles(t, grants...), roles(t, "admin:web", "operator", "approver:shop")
-		_, err := s.people().SetRoles(ann("admin"), "ann", owns, nil)
+		_, err := s.people().SetRoles(ann("admin"), "ann", access.PersonRoles{Roles: grants})
 		require.NoError(t, err)
 		has := use(secret).seen(t).Actor.Roles
 		for _, p := range []access.Permission{access.View, access.Approve, access.Operate, access.Admin} {

@@ -23,6 +23,9 @@ const (
 	// tokensKept is for how long tokens are listed that were revoked or have expired.
 	tokensKept = 90 * 24 * time.Hour
 
+	// usualToken is for how long a token is good that says nothing else.
+	usualToken = 90 * 24 * time.Hour
+
 	// maxTokenGroups and maxGroup bound a token's groups, and the bytes of a group's name.
 	maxTokenGroups = 20
 	maxGroup       = 200
@@ -44,7 +47,9 @@ func NewTokens(db *state.DB, audit *Audit) *Tokens { return &Tokens{db, audit} }
 type NameError struct {
 	// Unknown: there is none with this name or id.
 	Unknown bool
-	text    string
+	// Field is what is not valid of a new one; empty: its name, or another property.
+	Field string
+	text  string
 }
 
 // Error says what is wrong.
@@ -64,16 +69,24 @@ func mayManage(ctx context.Context, roles Roles) error {
 	return nil
 }
 
-// NewToken has the parameters of a new token.
+// NewToken is the properties of a new token.
 type NewToken struct {
-	Name  string
-	Roles Roles
-	// Groups are those that it is a member of.
-	Groups []string
-	// Agent: its holder is an agent, and no person.
-	Agent bool
-	// Lifetime is how long it is good; zero: until it is revoked.
-	Lifetime time.Duration
+	Name   string           `json:"name" minLength:"1" maxLength:"63" doc:"letters, digits, - and _"`
+	Roles  []string         `json:"roles" minItems:"1" maxItems:"100" doc:"ROLE for all teams, or ROLE:TEAM"`
+	Groups []string         `json:"groups,omitempty" maxItems:"20" doc:"groups that the token is a member of, as in approve.by of a phase; an admin of some teams can give only the admin's own groups"`
+	Agent  bool             `json:"agent,omitempty" doc:"an agent has it: it counts as no person where persons have to approve"`
+	For    textfmt.Duration `json:"for,omitempty" doc:"how long it is good; left out: 90 days"`
+	// NeverExpires: it is good until it is revoked.
+	NeverExpires bool `json:"never_expires,omitempty" doc:"it is good until it is revoked"`
+}
+
+// rolesOf reads the roles of a new token or a person.
+func rolesOf(grants []string) (Roles, error) {
+	roles, err := ParseRoles(grants...)
+	if err != nil {
+		err = &NameError{Field: "roles", text: err.Error()}
+	}
+	return roles, err
 }
 
 // check refuses a token that cannot be.
@@ -81,7 +94,7 @@ func (n NewToken) check() error {
 	if err := spec.CheckName(n.Name); err != nil {
 		return &NameError{text: "name of the token: " + err.Error()}
 	}
-	if len(n.Roles) == 0 || n.Lifetime < 0 {
+	if len(n.Roles) == 0 || n.For < 0 {
 		return &NameError{text: "a token needs at least one role, and a time to expire that is not past"}
 	}
 	return checkGroups(n.Groups)
@@ -120,18 +133,26 @@ func mayGive(ctx context.Context, roles Roles, groups []string) error {
 
 // Create makes a token. It returns the secret, which is stored nowhere.
 func (t *Tokens) Create(ctx context.Context, n NewToken) (secret string, made Token, err error) {
-	event := Event{Action: "token.create", Subject: n.Name, Detail: grants(n.Roles, n.Groups)}
-	if err := mayGive(ctx, n.Roles, n.Groups); err != nil {
+	roles, err := rolesOf(n.Roles)
+	if err != nil {
+		return "", made, err
+	}
+	event := Event{Action: "token.create", Subject: n.Name, Detail: grants(roles, n.Groups)}
+	if err := mayGive(ctx, roles, n.Groups); err != nil {
 		t.audit.deny(ctx, event, err)
 		return "", made, err
 	}
 	if err := n.check(); err != nil {
 		return "", made, err
 	}
+	lifetime := cmp.Or(n.For.Std(), usualToken)
+	if n.NeverExpires {
+		lifetime = 0
+	}
 	actor, _ := Of(ctx)
 	secret = TokenPrefix + newSecret()
 	k := Token{
-		Hash: hashOf(secret), ID: newID(), Name: n.Name, Roles: n.Roles, Groups: n.Groups, By: actor.Person(),
+		Hash: hashOf(secret), ID: newID(), Name: n.Name, Roles: roles, Groups: n.Groups, By: actor.Person(),
 		ByID: actor.PersonID, Agent: n.Agent || actor.Over() != "",
 	}
 	if k.Agent {
@@ -139,7 +160,7 @@ func (t *Tokens) Create(ctx context.Context, n NewToken) (secret string, made To
 	}
 	err = t.audit.do(ctx, event, func(ctx context.Context) (err error) {
 		var taken string
-		made, taken, err = t.db.AddToken(ctx, k, n.Lifetime, tokensKept)
+		made, taken, err = t.db.AddToken(ctx, k, lifetime, tokensKept)
 		if taken != "" {
 			return &NameError{text: fmt.Sprintf("token %s exists already, with the id %s; choose another name, or revoke that one", n.Name,
 				taken)}

@@ -72,9 +72,9 @@ func newPeopleInvite(a *app) *cobra.Command {
 			if err != nil {
 				return usagef("--expires: %q is not a duration like 3d or 12h", textfmt.Shorten(expires, 80))
 			}
-			in := control.NewPerson{Name: args[0], Roles: roles, Groups: flags.groups, For: textfmt.Duration(lifetime)}
-			return report(cmd.Context(), a, a.here(a.storeBase), httpapi.InvitePerson, httpapi.Body[control.NewPerson]{Body: in},
-				func(p control.Person) {
+			in := access.NewPerson{Name: args[0], Roles: roles, Groups: flags.groups, For: textfmt.Duration(lifetime)}
+			return report(cmd.Context(), a, a.here(a.storeBase), httpapi.InvitePerson, httpapi.Body[access.NewPerson]{Body: in},
+				func(p access.Person) {
 					a.printErr("%s is invited as %s", p.Name, grantsOf(p))
 					a.writeLink(p)
 				})
@@ -85,7 +85,7 @@ func newPeopleInvite(a *app) *cobra.Command {
 	return a.addStateFlags(cmd)
 }
 
-func grantsOf(p control.Person) string { return strings.Join(access.Roles(p.Roles).Grants(), ", ") }
+func grantsOf(p access.Person) string { return strings.Join(access.Roles(p.Roles).Grants(), ", ") }
 
 func newPeopleList(a *app) *cobra.Command {
 	about := cobra.Command{Use: "list", Short: "List people who have accounts"}
@@ -111,8 +111,8 @@ func (a *app) writePeople(doc control.PersonList) {
 
 func newPeopleShow(a *app) *cobra.Command {
 	about := cobra.Command{Use: "show NAME", Short: "Show a person's account, and where the person is signed in"}
-	return byName(a, about, httpapi.ReadPerson, func(doc control.Account) {
-		a.writePeople(control.PersonList{People: []control.Person{doc.Person}})
+	return byName(a, about, httpapi.ReadPerson, func(doc access.Account) {
+		a.writePeople(control.PersonList{People: []access.Person{doc.Person}})
 		password := "no password"
 		if doc.HasPassword {
 			password = "a password"
@@ -142,12 +142,12 @@ func newPeopleRole(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			in := control.PersonRoles{Roles: roles, Groups: flags.groups}
+			in := access.PersonRoles{Roles: roles, Groups: flags.groups}
 			if in.NoGroups = len(flags.groups) == 1 && flags.groups[0] == ""; in.NoGroups {
 				in.Groups = nil
 			}
 			return report(cmd.Context(), a, a.here(a.storeBase), httpapi.SetPersonRoles,
-				httpapi.NameBody[control.PersonRoles]{Name: args[0], Body: in}, func(p control.Person) {
+				httpapi.NameBody[access.PersonRoles]{Name: args[0], Body: in}, func(p access.Person) {
 					a.print("%s has the roles %s", p.Name, grantsOf(p))
 					if p.Link != "" {
 						a.printErr("the link for the account that was not used has ended; this one takes its place:")
@@ -173,7 +173,7 @@ func newPeopleReset(a *app) *cobra.Command {
 }
 
 // writeLink prints a link for an account, and whom it serves.
-func (a *app) writeLink(p control.Person) {
+func (a *app) writeLink(p access.Person) {
 	a.print("%s", p.Link)
 	a.printErr("the link is for %s and nobody else, works once, until %s, and is not shown again", p.Name,
 		terminal.Moment(p.LinkUntil))
@@ -185,7 +185,7 @@ func (a *app) writeLink(p control.Person) {
 
 func newPeopleRevoke(a *app) *cobra.Command {
 	about := cobra.Command{Use: "revoke NAME", Short: "End a person's account, at once"}
-	return byName(a, about, httpapi.RevokePerson, func(p control.Person) {
+	return byName(a, about, httpapi.RevokePerson, func(p access.Person) {
 		a.print("%s is revoked, and signed out everywhere", p.Name)
 	})
 }

@@ -26,7 +26,7 @@ func newToken(a *app) *cobra.Command {
 const usualLifetime = "90d"
 
 func newTokenCreate(a *app) *cobra.Command {
-	var in control.NewToken
+	var in access.NewToken
 	var expires string
 	cmd := &cobra.Command{
 		Use:   "create NAME",
@@ -47,7 +47,7 @@ func newTokenCreate(a *app) *cobra.Command {
 				return err
 			}
 			in.Name, in.For, in.NeverExpires = args[0], textfmt.Duration(lifetime), lifetime == 0
-			return report(cmd.Context(), a, a.here(a.storeBase), httpapi.CreateToken, httpapi.Body[control.NewToken]{Body: in},
+			return report(cmd.Context(), a, a.here(a.storeBase), httpapi.CreateToken, httpapi.Body[access.NewToken]{Body: in},
 				a.writeNewToken)
 		},
 	}

@@ -125,7 +125,7 @@ func TestCallsThatAreNotSignedByTheHook(t *testing.T) {
 		require.Equal(t, unknown.text, got.text, "%s: it looks like an unknown hook", name)
 	}
 	token, _, err := access.NewTokens(s.base.Store.State, s.base.Audit).Create(s.ctx,
-		access.NewToken{Name: "ci", Roles: access.Roles{access.AllTeams: {access.RoleAdmin}}})
+		access.NewToken{Name: "ci", Roles: []string{"admin"}})
 	require.NoError(t, err)
 	got := s.post(tickets.URL, body, http.Header{"Authorization": {"Bearer " + token}}, nil)
 	require.Contains(t, []int{http.StatusUnauthorized, http.StatusTooManyRequests}, got.status, "a token is no signature")

@@ -186,6 +186,11 @@ func TestTokensAndTheAuditLog(t *testing.T) {
 	require.True(t, strings.HasPrefix(made.Token, access.TokenPrefix))
 	require.Equal(t, http.StatusUnprocessableEntity, h.call("POST", "/tokens", body, "Idempotency-Key", "k").status,
 		"the name is taken")
+	for _, to := range []string{"/tokens", "/people"} {
+		wrong := h.call("POST", to, map[string]any{"name": "x", "roles": []string{"boss"}})
+		require.Equal(t, http.StatusUnprocessableEntity, wrong.status)
+		require.Regexp(t, `"boss\\" is not a role.*"location":"roles"`, string(wrong.body))
+	}
 	var list struct{ Tokens []token }
 	h.call("GET", "/tokens", nil).read(t, &list)
 	require.Len(t, list.Tokens, 1)

@@ -4,12 +4,11 @@ import (
 	"net/http"
 
 	"github.com/maestro-hive/maestro/internal/access"
-	"github.com/maestro-hive/maestro/internal/ops/control"
 )
 
 // accountPage is the content of the page of the signed-in person.
 type accountPage struct {
-	control.Account
+	access.Account
 	Who   access.Actor
 	Roles []string
 }

@@ -4,10 +4,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"time"
 
 	"github.com/maestro-hive/maestro/internal/access"
-	"github.com/maestro-hive/maestro/internal/core/textfmt"
 )
 
 // Access has the tokens and the audit log of a store.
@@ -38,20 +36,6 @@ func (a Access) Events(ctx context.Context, in access.EventFilter) (access.Event
 	return page, err
 }
 
-// usualToken is for how long a token is good that says nothing else.
-const usualToken = 90 * 24 * time.Hour
-
-// NewToken is the properties of a new token.
-type NewToken struct {
-	Name   string           `json:"name" minLength:"1" maxLength:"63" doc:"letters, digits, - and _"`
-	Roles  []string         `json:"roles" minItems:"1" maxItems:"100" doc:"ROLE for all teams, or ROLE:TEAM"`
-	Groups []string         `json:"groups,omitempty" maxItems:"20" doc:"groups that the token is a member of, as in approve.by of a phase; an admin of some teams can give only the admin's own groups"`
-	Agent  bool             `json:"agent,omitempty" doc:"an agent has it: it counts as no person where persons have to approve"`
-	For    textfmt.Duration `json:"for,omitempty" doc:"how long it is good; left out: 90 days"`
-	// NeverExpires: it is good until it is revoked.
-	NeverExpires bool `json:"never_expires,omitempty" doc:"it is good until it is revoked"`
-}
-
 // Token is a token with its state.
 type Token struct {
 	access.Token
@@ -79,23 +63,12 @@ func (a Access) Tokens(ctx context.Context) (TokenList, error) {
 }
 
 // CreateToken makes a token. Its secret is not stored.
-func (a Access) CreateToken(ctx context.Context, in NewToken) (Token, error) {
+func (a Access) CreateToken(ctx context.Context, in access.NewToken) (Token, error) {
 	tokens, err := a.tokens()
 	if err != nil {
 		return Token{}, err
 	}
-	roles, err := access.ParseRoles(in.Roles...)
-	if err != nil {
-		return Token{}, invalid("roles", err)
-	}
-	lifetime := cmp.Or(in.For.Std(), usualToken)
-	if in.NeverExpires {
-		lifetime = 0
-	}
-	secret, made, err := tokens.Create(ctx, access.NewToken{
-		Name: in.Name, Roles: roles, Groups: in.Groups, Agent: in.Agent,
-		Lifetime: lifetime,
-	})
+	secret, made, err := tokens.Create(ctx, in)
 	return Token{made, made.State(a.Now()), secret}, nameError(err)
 }
 
@@ -125,5 +98,5 @@ func nameError(err error) error {
 	case refused.Unknown:
 		return notFoundf("%w", err)
 	}
-	return invalid("name", err)
+	return invalid(cmp.Or(refused.Field, "name"), err)
 }

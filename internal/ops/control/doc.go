@@ -36,7 +36,7 @@
 //	teams.go            which version of a registered team a name means
 //	hooks.go            that a repeated call starts one session, and how long a start may take; hooks_session.go: which session a
 //	                    call wakes, and how many sessions an issue may start
-//	access.go           tokens, how long one is good by default, and the audit log; people.go: accounts and invitations, likewise
+//	access.go           tokens and the audit log, and people.go: accounts and invitations, as internal/access has them
 //	pool.go             workers, and breakers that a person opens or closes; health.go: how old the findings of doctor and the
 //	                    size of the store may be; shared.go: how long computing such an answer may take
 package control
