@@ -59,7 +59,7 @@ func parse(args []string) (o devserver.Options, untilEOF bool) {
 	flags.IntVar(&o.UIPort, "ui-port", 0, "port of the Web UI; 0 takes --port plus 1000, or a free one where that is taken")
 	flags.BoolVar(&o.Headless, "headless", false, "do not run the Web UI")
 	flags.StringVar(&o.DBFilename, "db-filename", "", "SQLite `file` that keeps everything; left out: memory")
-	flags.BoolVar(&untilEOF, "until-stdin-closes", false, "stop also when standard input ends, so as not to outlive a parent process")
+	flags.BoolVar(&untilEOF, "until-stdin-closes", false, "stop also when standard input ends, as it does with a parent process")
 	flags.Func("namespace", "namespace that shall exist besides \"default\"; repeatable", func(name string) error {
 		o.Namespaces = append(o.Namespaces, name)
 		return nil

@@ -54,8 +54,9 @@ func TestMain(m *testing.M) {
 // A namespace has its search attributes, and the server its settings.
 func TestItIsStartedWithItsArguments(t *testing.T) {
 	t.Parallel()
-	server := start(t, "--namespace", "team-space", "--search-attribute", "MaestroTeam=Keyword", "--ui-port", strconv.Itoa(freePort(t)),
-		"--db-filename", filepath.Join(t.TempDir(), "temporal.db"), "--dynamic-config-value", "history.maxInFlightUpdates=50")
+	server := start(t, "--namespace", "team-space", "--search-attribute", "MaestroTeam=Keyword",
+		"--ui-port", strconv.Itoa(freePort(t)), "--db-filename", filepath.Join(t.TempDir(), "temporal.db"),
+		"--dynamic-config-value", "history.maxInFlightUpdates=50")
 	c := server.dial(t, "team-space")
 	runWorker(t, c)
 	attribute := temporal.NewSearchAttributeKeyKeyword("MaestroTeam")
