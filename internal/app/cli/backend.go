@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"iter"
 	"os"
 	"slices"
 	"strings"
@@ -269,14 +268,6 @@ func invoke[I, O any](ctx context.Context, p *backend, o httpapi.Operation[I, O]
 		return client.Call(ctx, p.server, o, in)
 	}
 	return o.Do(ctx, p.base, in)
-}
-
-// follow yields the events of attempts until their session ends.
-func (p *backend) follow(ctx context.Context, in control.FollowInput) iter.Seq2[control.Event, error] {
-	if p.base == nil {
-		return client.FollowAttempts(ctx, p.server, in)
-	}
-	return control.Attempts{Base: p.base}.Follow(ctx, in)
 }
 
 // open lists the open requests of a session.

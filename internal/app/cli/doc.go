@@ -21,7 +21,8 @@
 //	status.go        `status`, and how many alerts it prints; list.go: `list`, and how --since is read; usage.go: `usage`
 //	watch.go         how often a session is looked at, and when the connection counts as lost; lookout.go: a single look
 //	watch_events.go  the lines that `watch` prints; watch_view.go: the live view, and the answers that are typed in it
-//	logs.go          which attempts `logs` prints, and what it shortens; logs_follow.go: live output, each part printed once
+//	logs.go          which attempts `logs` prints, and what it shortens; logs_follow.go: live output, each part printed once, and
+//	                 how much of it is read at once
 //	artifacts.go     `artifacts`; apply.go: `apply`, the directory that it writes to, and why it refuses a result
 //	budget.go        `budget`; breaker.go: `breaker`; agents.go: `agents`
 //	checkpoints.go   `checkpoints`, of which checkpoints_archive.go has export and import, checkpoints_import_hive.go how a

@@ -140,8 +140,12 @@ func (c *logsCommand) attempts(ctx context.Context) (control.AttemptList, error)
 	if list.Damage.Damage != "" {
 		c.printErr("%s", list.Damage.Damage)
 	}
+	list.Attempts = slices.DeleteFunc(list.Attempts, inProgress)
 	return list, c.explain(ctx, c.backend, err)
 }
+
+// inProgress reports whether an attempt has not ended.
+func inProgress(a control.Attempt) bool { return a.EndedAt == nil }
 
 // newest has the attempts that --tail and --since select, with their texts.
 func (c *logsCommand) newest(ctx context.Context, list control.AttemptList) ([]attemptLog, error) {

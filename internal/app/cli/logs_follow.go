@@ -10,9 +10,10 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/safetext"
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
-	"github.com/maestro-hive/maestro/internal/faces/client"
+	"github.com/maestro-hive/maestro/internal/faces/httpapi"
 	"github.com/maestro-hive/maestro/internal/models/transcript"
 	"github.com/maestro-hive/maestro/internal/ops/control"
+	"github.com/maestro-hive/maestro/internal/ops/sessionstatus"
 	"github.com/maestro-hive/maestro/internal/platform/terminal"
 )
 
@@ -40,115 +41,176 @@ type (
 	}
 )
 
-// logFollower prints a session's logs live.
+// logFollower prints what is new of a session's logs at each look at the session.
 type logFollower struct {
 	*logsCommand
-	// briefs shorten the output of the running attempts, and printed is its end.
-	briefs  map[spec.AssignmentID]*transcript.Brief
-	printed map[spec.AssignmentID]string
+	// told are the attempts that have ended and were printed, or are not wanted; nil: there was no look yet.
+	told map[control.AttemptRef]bool
+	// last is the end of the newest of them.
+	last time.Time
+	live map[spec.AssignmentID]*liveOutput
+	// muted: the output so far is not wanted.
+	muted  bool
+	damage string
+	// lost: the connection is lost.
+	lost bool
+}
+
+// liveOutput is what was printed of an attempt in progress.
+type liveOutput struct {
+	started time.Time
+	// to is the offset after it, and printed its end.
+	to      int64
+	printed string
+	// brief shortens it.
+	brief transcript.Brief
+	// progress is the newest line of progress.
+	progress string
 }
 
 // followLogs prints attempts and output until the session ends or waits for a person, or ctx
 // ends. It waits for a lost connection.
 func (c *logsCommand) followLogs(ctx context.Context) error {
-	f := &logFollower{logsCommand: c, briefs: map[spec.AssignmentID]*transcript.Brief{}, printed: map[spec.AssignmentID]string{}}
-	from, err := f.begin(ctx)
+	f := &logFollower{logsCommand: c, live: map[spec.AssignmentID]*liveOutput{}, muted: c.tail == 0}
+	v, err := track(ctx, c.backend.lookout(c.session, c.now), f, hasOutcome)
+	if ctx.Err() != nil {
+		c.printErr("session %s continues; follow it again: %s", c.session, c.commandLine("logs -f "+c.session))
+		return exit(exitInterrupted)
+	}
+	if err != nil {
+		return c.explain(ctx, c.backend, err)
+	}
+	return f.end(v.Status)
+}
+
+func (f *logFollower) disconnected(why string) {
+	f.lost = true
+	f.printErr("%s", why)
+}
+
+// recordedWithin is how long after its end an attempt may be recorded: its store may be away. One that is recorded later is
+// printed at the end of the session.
+const recordedWithin = 10 * time.Minute
+
+// update prints the attempts that have ended, in the order of their ends, and the output of those in progress.
+func (f *logFollower) update(ctx context.Context, v sessionstatus.Session) error {
+	in := f.filter()
+	if !f.last.IsZero() && !hasOutcome(v.Status.Status) {
+		in.EndedAfter = f.last.Add(-recordedWithin)
+	}
+	list, err := invoke(ctx, f.backend, httpapi.ListAttempts, in)
 	if err != nil {
 		return err
 	}
-	for e, err := range c.backend.follow(ctx, control.FollowInput{AttemptFilter: c.filter(), From: from}) {
-		if err == nil {
-			err = f.take(ctx, e)
+	if f.lost {
+		f.lost = false
+		f.printErr("reconnected")
+	}
+	if f.damage != list.Damage.Damage {
+		f.damage = list.Damage.Damage
+		f.printErr("%s", f.damage)
+	}
+	ended := slices.DeleteFunc(slices.Clone(list.Attempts), inProgress)
+	slices.SortStableFunc(ended, func(x, y control.Attempt) int { return x.Ended().Compare(y.Ended()) })
+	if f.told == nil {
+		f.told = map[control.AttemptRef]bool{}
+		for _, a := range ended {
+			f.told[a.AttemptRef] = true
 		}
-		if ctx.Err() != nil {
-			break
-		}
-		if err != nil {
-			return c.explain(ctx, c.backend, err)
-		}
-		if e.Kind == control.SessionIs && hasOutcome(e.Status) {
-			return f.end(e)
+		for _, a := range f.newestOf(slices.Clone(ended), f.now()) {
+			delete(f.told, a.AttemptRef)
 		}
 	}
-	c.printErr("session %s continues; follow it again: %s", c.session, c.commandLine("logs -f "+c.session))
-	return exit(exitInterrupted)
-}
-
-// begin prints the finished attempts, and returns the position after them.
-func (f *logFollower) begin(ctx context.Context) (from string, err error) {
-	list, err := f.attempts(ctx)
-	if err != nil || f.tail == 0 {
-		return control.FollowNew, err
-	}
-	slices.SortStableFunc(list.Attempts, func(x, y control.Attempt) int { return x.Ended().Compare(y.Ended()) })
-	logs, err := f.newest(ctx, list)
-	if err != nil {
-		return "", err
-	}
-	for _, l := range logs {
-		if err := f.printAttempt(l); err != nil {
-			return "", err
-		}
-	}
-	return list.Next, nil
-}
-
-// take prints events.
-func (f *logFollower) take(ctx context.Context, e control.Event) error {
-	switch e.Kind {
-	case control.AttemptEnded:
-		return f.takeEnded(ctx, e)
-	case control.AttemptPrinted:
-		printed := f.printed[*e.Of] + e.Text
-		f.printed[*e.Of] = printed[max(len(printed)-maxPrinted, 0):]
-		for line := range strings.Lines(e.Text) {
-			if err := f.printOutput(*e.Of, strings.TrimSuffix(line, "\n")); err != nil {
+	for _, a := range ended {
+		if !f.told[a.AttemptRef] {
+			if err := f.tellEnded(ctx, a); err != nil {
 				return err
 			}
 		}
-	case control.AttemptProgress:
-		return f.printLine(*e.Of, e.Text)
-	case control.TemporalLost:
-		f.printErr("lost the connection to %s; following only the store until it is back", f.backend.temporal())
-	case client.ServerLost:
-		f.printErr("lost the connection to %s; retrying (the session is not affected)", f.backend.where())
-	case control.TemporalBack, client.ServerBack:
-		f.printErr("reconnected")
-	case control.SessionIs:
+		f.told[a.AttemptRef], f.last = true, a.Ended()
 	}
+	for _, a := range list.Attempts {
+		if inProgress(a) {
+			if err := f.tellOutput(ctx, a, v.Assignment(a.AssignmentID)); err != nil {
+				return err
+			}
+		}
+	}
+	f.muted = false
 	return nil
 }
 
-// takeEnded prints an attempt that has ended: the part of its transcript that was not printed while
-// it ran.
-func (f *logFollower) takeEnded(ctx context.Context, e control.Event) error {
-	l, err := f.read(ctx, *e.Attempt)
-	for lost := false; err != nil && lostConnection(err); l, err = f.read(ctx, *e.Attempt) {
-		if !lost {
-			lost = true
-			f.printErr("lost the connection to %s; retrying (the session is not affected)", f.backend.where())
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(watchEvery):
-		}
+// tellOutput prints what an attempt in progress has printed since the last look or, if that is on another host, its newest
+// line of progress.
+func (f *logFollower) tellOutput(ctx context.Context, a control.Attempt, status *session.AssignmentStatus) error {
+	l := f.live[a.AssignmentID]
+	if l == nil || !l.started.Equal(a.StartedAt) {
+		l = &liveOutput{started: a.StartedAt}
+		f.live[a.AssignmentID] = l
 	}
-	if err != nil {
-		return err
-	}
-	if brief := f.briefs[*e.Of]; brief != nil && f.output != outputJSON {
-		for _, line := range brief.End() {
-			if err := f.printLine(*e.Of, line); err != nil {
+	for {
+		part, err := invoke(ctx, f.backend, httpapi.ReadTranscript, control.RangeInput{
+			AttemptInput: a.Input(f.session), From: l.to, Limit: maxPart,
+		})
+		switch {
+		case control.ProblemOf(err).Kind == control.NotFound, part.Log != "": // it has ended, or its work was sent back
+			return nil
+		case err != nil:
+			return err
+		case part.Size == 0 && status != nil:
+			return f.tellProgress(a.AssignmentID, l, status.Progress)
+		case part.Size > 0 && part.From < l.to: // another worker has begun the output anew
+			*l = liveOutput{started: a.StartedAt}
+		}
+		if part.To <= l.to {
+			return nil
+		}
+		l.to = part.To
+		if f.muted {
+			continue
+		}
+		printed := l.printed + part.Text
+		l.printed = printed[max(len(printed)-maxPrinted, 0):]
+		for line := range strings.Lines(part.Text) {
+			if err := f.printOutput(a.AssignmentID, l, strings.TrimSuffix(line, "\n")); err != nil {
 				return err
 			}
 		}
 	}
-	if f.output != outputJSON {
-		l.Text = unprinted(f.printed[*e.Of], safetext.Block(l.Text))
-		delete(f.printed, *e.Of)
+}
+
+// tellProgress prints a line of progress if it is new.
+func (f *logFollower) tellProgress(id spec.AssignmentID, l *liveOutput, line string) error {
+	if line = session.WithoutNextLook(line); line == l.progress {
+		return nil
 	}
-	return f.printAttempt(l)
+	l.progress = line
+	if line == "" || f.muted {
+		return nil
+	}
+	return f.printLine(id, line)
+}
+
+// tellEnded prints an attempt that has ended: the part of its transcript that was not printed while it ran.
+func (f *logFollower) tellEnded(ctx context.Context, a control.Attempt) error {
+	log, err := f.read(ctx, a)
+	if err != nil {
+		return err
+	}
+	l := f.live[a.AssignmentID]
+	if l == nil || !l.started.Equal(a.StartedAt) {
+		return f.printAttempt(log)
+	}
+	delete(f.live, a.AssignmentID)
+	if f.output != outputJSON {
+		for _, line := range l.brief.End() {
+			if err := f.printLine(a.AssignmentID, line); err != nil {
+				return err
+			}
+		}
+		log.Text = unprinted(l.printed, safetext.Block(log.Text))
+	}
+	return f.printAttempt(log)
 }
 
 const (
@@ -156,6 +218,8 @@ const (
 	maxPrinted = 1 << 20
 	// maxOverlap is the length of the output's end that is searched for in a transcript, in bytes.
 	maxOverlap = 4 << 10
+	// maxPart is how much output is read at once, in bytes.
+	maxPart = 256 << 10
 )
 
 // unprinted returns the part of a transcript after the end of what was printed of it: all of it if that is not found.
@@ -180,13 +244,10 @@ func (f *logFollower) printAttempt(l attemptLog) error {
 }
 
 // printOutput prints a line of output, shortened unless --full is given.
-func (f *logFollower) printOutput(id spec.AssignmentID, line string) error {
+func (f *logFollower) printOutput(id spec.AssignmentID, l *liveOutput, line string) error {
 	shown := []string{line}
 	if !f.full && f.output != outputJSON {
-		if f.briefs[id] == nil {
-			f.briefs[id] = &transcript.Brief{}
-		}
-		shown = f.briefs[id].Line(line)
+		shown = l.brief.Line(line)
 	}
 	for _, line := range shown {
 		if err := f.printLine(id, line); err != nil {
@@ -208,7 +269,7 @@ func (f *logFollower) printLine(id spec.AssignmentID, text string) error {
 }
 
 // end prints the session's state, and returns its exit code.
-func (f *logFollower) end(status control.Event) error {
+func (f *logFollower) end(status session.Status) error {
 	code := outcomeCode(status.Status)
 	if f.output == outputJSON {
 		return cmp.Or(f.line(followedEnd{"session", f.session, status.Status, status.Reason}), exit(code))

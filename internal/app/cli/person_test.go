@@ -226,22 +226,31 @@ func testPasses(t *testing.T, d *desk) {
 	d.prints(`{"logs": []}`, "logs", "s", "--since", "1ns")
 }
 
-func TestFollowedLogsSurviveALostConnection(t *testing.T) {
+// TestFollowedLogsSurviveALostWorkerAndALostConnection: each line is printed once.
+func TestFollowedLogsSurviveALostWorkerAndALostConnection(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t).withServer()
 	line := postgrestest.StartProxy(t, d.variable("TEMPORAL_ADDRESS"))
-	worker := d.withWorker(map[string]string{"coder": gated(d, "coder")})
+	agents := map[string]string{"coder": gated(d, "coder")}
+	lost := d.withWorker(agents)
 	d.must(0, "run", d.file("team.yaml", strings.ReplaceAll(oneTeam, ", produces: [code.txt]", "")), "Make it so.", "--session", "s")
 	watching := *d
 	watching.set("TEMPORAL_ADDRESS", line.Address)
 	follow := watching.begin("logs", "-f", "s")
 	follow.shows("build/dev | coder is under way")
+	lost.interrupt()
+	lost.wait()
+	worker := d.withWorker(agents)
+	follow.shows("build/dev | maestro: the attempt was interrupted here, and continues\nbuild/dev | coder is under way\n")
 	line.SetDown(true)
 	follow.says("lost the connection to Temporal at " + line.Address)
 	require.NoError(t, os.WriteFile(filepath.Join(d.dir, "go-coder"), nil, 0o600))
-	follow.shows("coder is done\n") // the store has it
 	line.SetDown(false)
+	follow.shows("coder is done\n")
 	require.Equal(t, 0, follow.wait(), follow.stderr.String())
 	require.Contains(t, follow.stderr.String(), "reconnected\nsession s: completed\n")
+	for text, times := range map[string]int{"under way": 2, "step 9": 2, "interrupted here": 1, "is done": 1, "== build/dev": 1} {
+		require.Equal(t, times, strings.Count(follow.stdout.String(), text), text)
+	}
 	worker.interrupt()
 }

@@ -29,8 +29,8 @@ const lostAfter = 12 * time.Second
 
 // observer receives the states of a watched session.
 type observer interface {
-	// update passes the session's current state.
-	update(ctx context.Context, v sessionstatus.Session)
+	// update passes the session's current state. An error counts like one of the look at the session.
+	update(ctx context.Context, v sessionstatus.Session) error
 	// disconnected reports a lost connection; the next update means that it is back.
 	disconnected(why string)
 }
@@ -147,12 +147,14 @@ func track(ctx context.Context, w *lookout, to observer, over func(session.State
 	lost, known, unexplained := false, false, false
 	for {
 		v, err := w.look(ctx)
+		if err == nil {
+			err = to.update(ctx, v)
+		}
 		switch {
 		case ctx.Err() != nil:
 			return last, ctx.Err()
 		case err == nil:
 			lost, known = false, true
-			to.update(ctx, v)
 			last = v
 			if over(v.Status.Status) {
 				// Without a document and a worker, only the next look may say what it waits for.
@@ -197,7 +199,7 @@ func newLineObserver(out *console, w *lookout) *lineObserver {
 }
 
 // update prints new events and notes.
-func (l *lineObserver) update(_ context.Context, v sessionstatus.Session) {
+func (l *lineObserver) update(_ context.Context, v sessionstatus.Session) error {
 	if l.connectionLost {
 		l.printErr("reconnected")
 		l.connectionLost = false
@@ -226,6 +228,7 @@ func (l *lineObserver) update(_ context.Context, v sessionstatus.Session) {
 		}
 	}
 	l.before, l.notes = v.Status, notes
+	return nil
 }
 
 // line prints a line with the time. What the first look finds happened earlier, and gets no time.

@@ -99,8 +99,9 @@ type viewObserver struct {
 	program *tea.Program
 }
 
-func (o *viewObserver) update(_ context.Context, v sessionstatus.Session) {
+func (o *viewObserver) update(_ context.Context, v sessionstatus.Session) error {
 	o.program.Send(tui.Update{Session: o.app.view(o.lookout, v)})
+	return nil
 }
 
 func (o *viewObserver) disconnected(why string) { o.program.Send(tui.Lost{Why: why}) }

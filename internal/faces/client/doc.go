@@ -7,5 +7,4 @@
 //	client.go  how long a server may take to answer, how often and how long a request is repeated, the largest document, and when
 //	           a token may be sent without encryption
 //	errors.go  which answers mean that the server refuses, is busy or is away, and which of these are tried again
-//	stream.go  after what silence a stream counts as lost, when it is continued, and the largest event
 package client

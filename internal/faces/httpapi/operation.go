@@ -50,19 +50,11 @@ type Download[I any] struct {
 	Do          func(context.Context, *control.Base, I) (control.Download, error)
 }
 
-// Event is an event of a stream.
-type Event interface {
-	// Event is the kind of the event, and the position after it; empty: it has none.
-	Event() (kind, position string)
-}
-
 // Stream is an operation that answers with server-sent events.
-type Stream[I any, E Event] struct {
+type Stream struct {
 	Route
 	Description string
-	// Check refuses before the stream begins.
-	Check func(context.Context, *control.Base, I) error
-	Do    func(context.Context, *control.Base, I) iter.Seq2[E, error]
+	Do          func(context.Context, *control.Base, control.ChangesInput) iter.Seq2[control.Change, error]
 }
 
 // operation is an entry of the table, of any kind.

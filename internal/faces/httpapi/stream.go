@@ -11,6 +11,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/maestro-hive/maestro/internal/access"
+	"github.com/maestro-hive/maestro/internal/ops/control"
 )
 
 // idlePause is the longest silence of a stream: then a comment is sent, which shows that the
@@ -53,16 +54,11 @@ type sent struct {
 	data           any
 }
 
-func (o Stream[I, E]) register(s *server) {
+func (o Stream) register(s *server) {
 	op := o.described()
 	op.Description = o.Description
 	op.Responses = answers("a stream of events", "text/event-stream", &huma.Schema{Type: huma.TypeString})
-	huma.Register(s.api, op, func(ctx context.Context, in *I) (*huma.StreamResponse, error) {
-		if o.Check != nil {
-			if err := o.Check(ctx, s.base, *in); err != nil {
-				return nil, problemOf(ctx, err)
-			}
-		}
+	huma.Register(s.api, op, func(ctx context.Context, in *control.ChangesInput) (*huma.StreamResponse, error) {
 		done, err := s.streams.begin(ctx)
 		if err != nil {
 			return nil, problemOf(ctx, err)
@@ -80,13 +76,12 @@ func (o Stream[I, E]) register(s *server) {
 }
 
 // stream writes events until there are no more, or the context or the reader ends.
-func stream[E Event](ctx context.Context, w http.ResponseWriter, events iter.Seq2[E, error]) {
+func stream(ctx context.Context, w http.ResponseWriter, events iter.Seq2[control.Change, error]) {
 	found := make(chan sent)
 	go func() {
 		defer close(found)
 		for event, err := range events {
-			kind, position := event.Event()
-			e := sent{kind, position, event}
+			e := sent{"change", event.ID, event}
 			if err != nil {
 				e = sent{kind: "problem", data: problemOf(ctx, err)}
 			}

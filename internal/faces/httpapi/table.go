@@ -128,26 +128,14 @@ const attemptPath = "GET /sessions/{session}/attempts/{phase}/{persona}/{round}/
 // The attempts of assignments.
 var (
 	ListAttempts = document("GET /sessions/{session}/attempts", "list-attempts",
-		"List the attempts of a session, those at work included", control.Attempts.List, forAgents(""))
+		"List the attempts of a session, those in progress included", control.Attempts.List, forAgents(""))
 	ReadTranscript = document(attemptPath+"/transcript", "read-transcript",
-		"Read a part of an attempt's transcript, from either end", control.Attempts.Range, forAgents("limit=65536"))
+		"Read a part of an attempt's transcript, from either end, or of its output so far", control.Attempts.Range,
+		forAgents("limit=65536"))
 	ReadAttemptLog = document(attemptPath+"/log", "read-attempt-log",
 		"Read an attempt's whole transcript, and the changes before a failure", control.Attempts.Log)
 
-	FollowAttempts = add(Stream[control.FollowInput, control.Event]{
-		Route: route("GET /sessions/{session}/attempts/events", "follow-attempts",
-			"Follow a session's attempts and what they print, as server-sent events"),
-		Description: "The stream ends with the session. Reconnect with Last-Event-ID to miss nothing: " +
-			"ids remain valid when the server restarts.",
-		Check: func(ctx context.Context, b *control.Base, in control.FollowInput) error {
-			_, err := control.Sessions{Base: b}.Read(ctx, in.Session)
-			return err
-		},
-		Do: func(ctx context.Context, b *control.Base, in control.FollowInput) iter.Seq2[control.Event, error] {
-			return control.Attempts{Base: b}.Follow(ctx, in)
-		},
-	})
-	FollowEvents = add(Stream[control.ChangesInput, control.Change]{
+	FollowEvents = add(Stream{
 		Route: route("GET /events", "follow-events", "Follow which sessions change, as server-sent events"),
 		Description: "Each event `change` names a session to read again; one without a session means all. " +
 			"Reconnect with Last-Event-ID to miss none: ids remain valid when the server restarts.",

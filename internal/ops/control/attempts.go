@@ -25,7 +25,7 @@ type Attempts struct{ *Base }
 // Attempt is one attempt of an assignment.
 type Attempt struct {
 	AttemptRef
-	// Status is completed, failed, running, or supplied if a person supplied the files.
+	// Status is completed, failed, running, waiting, or supplied if a person supplied the files.
 	Status session.State `json:"status"`
 	// Category, Message and Output describe why a failed attempt failed.
 	Category failures.Category `json:"category,omitempty"`
@@ -170,6 +170,18 @@ func attemptsOf(r session.Record) []Attempt {
 	return out
 }
 
+// begun is the attempt of a record that has begun and not ended. It is at work, or waits.
+func begun(r session.Record) (Attempt, bool) {
+	if len(r.Rounds) == 0 {
+		return Attempt{}, false
+	}
+	last := r.Rounds[len(r.Rounds)-1]
+	return Attempt{
+		AttemptRef: AttemptRef{r.Assignment, last.Pass, last.Round, len(last.Attempts) + 1}, Status: last.State(), Agent: last.Agent,
+		Usage: last.Spent, StartedAt: last.AttemptAt, Again: last.Pass > 1,
+	}, !last.AttemptAt.IsZero() && last.Result == nil && !last.GaveUp && !last.Stale()
+}
+
 // maxOutputSoFar limits how much output of an attempt in progress is read, in bytes.
 const maxOutputSoFar = 16 << 20
 
@@ -181,7 +193,7 @@ func (a Attempts) Transcript(ctx context.Context, sessionID string, at Attempt) 
 		return "", false, err
 	}
 	if at.Status == session.Running {
-		f, err := a.LiveLogs(ctx).open(key, at.AssignmentID)
+		f, err := a.LiveLogs(ctx).open(key, at)
 		if errors.Is(err, fs.ErrNotExist) {
 			return "", false, nil
 		}

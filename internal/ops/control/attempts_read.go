@@ -1,17 +1,18 @@
 package control
 
 import (
-	"bytes"
 	"context"
 	"errors"
+	"io/fs"
 	"slices"
+	"strings"
 
-	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/core/safetext"
 	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/store/state"
 )
 
-// AttemptInput names a finished attempt of a session.
+// AttemptInput names an attempt of a session.
 type AttemptInput struct {
 	Session string `path:"session" maxLength:"200" doc:"the session's id"`
 	Phase   string `path:"phase" maxLength:"100"`
@@ -52,21 +53,26 @@ func (a Attempts) find(ctx context.Context, in AttemptInput) (found Attempt, err
 	if err != nil {
 		return found, err
 	}
-	for _, at := range slices.Backward(AttemptsOf(record)) {
+	all := AttemptsOf(record)
+	if at, ok := begun(record); ok {
+		all = append(all, at)
+	}
+	for _, at := range slices.Backward(all) {
 		if id.isOf(at) {
 			return at, nil
 		}
 	}
-	return found, notFoundf("the session has no finished attempt %s", id)
+	return found, notFoundf("the session has no attempt %s", id)
 }
 
 // TranscriptRange is a part of a transcript.
 type TranscriptRange struct {
-	// Log is the transcript's blob, and Size its size in bytes.
+	// Log is the transcript's blob, and Size its size in bytes. An attempt in progress has no blob yet, and the size is that of
+	// its output so far; zero: there is none, or it is on another host.
 	Log  spec.Digest `json:"log"`
 	Size int64       `json:"size"`
 	// From and To are the part's offsets in bytes. It begins at a line and ends after one, unless a
-	// line is longer than the limit.
+	// line is longer than the limit. Output that is shorter than an offset was begun anew: the part is its beginning.
 	From int64  `json:"from"`
 	To   int64  `json:"to"`
 	Text string `json:"text"`
@@ -79,49 +85,57 @@ type RangeInput struct {
 	Limit int   `query:"limit" minimum:"1" maximum:"1048576" default:"262144" doc:"how many bytes at most"`
 }
 
-// Range reads a part of an attempt's transcript.
-func (a Attempts) Range(ctx context.Context, in RangeInput) (TranscriptRange, error) {
-	var doc TranscriptRange
-	data, log, err := a.transcript(ctx, in.AttemptInput)
+// Range reads a part of an attempt's transcript, or of what an attempt in progress has printed.
+func (a Attempts) Range(ctx context.Context, in RangeInput) (doc TranscriptRange, err error) {
+	at, err := a.find(ctx, in.AttemptInput)
 	if err != nil {
 		return doc, err
 	}
-	doc.Log, doc.Size = log, int64(len(data))
+	if at.EndedAt == nil {
+		return a.printed(ctx, at, in)
+	}
+	data, err := a.orLost(ctx, at.Log)
+	doc.Log, doc.Size = at.Log, int64(len(data))
 	if doc.From = min(in.From, doc.Size); in.From < 0 {
 		doc.From = lineFrom(data, max(doc.Size+in.From, 0))
 	}
 	doc.To = min(doc.From+int64(in.Limit), doc.Size)
-	part := data[doc.From:doc.To]
-	if end := bytes.LastIndexByte(part, '\n'); doc.To < doc.Size && end >= 0 {
-		part = part[:end+1]
-		doc.To = doc.From + int64(len(part))
+	doc.Text = data[doc.From:doc.To]
+	if end := strings.LastIndexByte(doc.Text, '\n'); doc.To < doc.Size && end >= 0 {
+		doc.Text = doc.Text[:end+1]
+		doc.To = doc.From + int64(len(doc.Text))
 	}
-	doc.Text = string(bytes.ToValidUTF8(part, []byte("\uFFFD")))
-	return doc, nil
+	doc.Text = strings.ToValidUTF8(doc.Text, "\uFFFD")
+	return doc, err
+}
+
+// printed reads a part of what an attempt in progress has printed, as far as it is on this host.
+func (a Attempts) printed(ctx context.Context, at Attempt, in RangeInput) (doc TranscriptRange, err error) {
+	f, err := a.LiveLogs(ctx).open(a.key(in.Session), at)
+	if errors.Is(err, fs.ErrNotExist) {
+		return doc, nil
+	}
+	if err != nil {
+		return doc, err
+	}
+	defer f.Close() //nolint:errcheck // only read
+	info, err := f.Stat()
+	if err != nil {
+		return doc, err
+	}
+	from, text, err := linesOf(f, in.From, in.Limit)
+	return TranscriptRange{Size: info.Size(), From: from, To: from + int64(len(text)), Text: safetext.Block(text)}, err
 }
 
 // lineFrom is the offset of the first line that begins at or soon after an offset; the offset
 // itself if none does.
-func lineFrom(data []byte, from int64) int64 {
+func lineFrom(data string, from int64) int64 {
 	if from == 0 || data[from-1] == '\n' {
 		return from
 	}
 	near := data[from:min(from+64<<10, int64(len(data)))]
-	if i := bytes.IndexByte(near, '\n'); i >= 0 && i+1 < len(near) {
+	if i := strings.IndexByte(near, '\n'); i >= 0 && i+1 < len(near) {
 		return from + int64(i) + 1
 	}
 	return from
-}
-
-// transcript reads a whole transcript and verifies it; its size is limited when it is written.
-func (a Attempts) transcript(ctx context.Context, in AttemptInput) ([]byte, spec.Digest, error) {
-	found, err := a.find(ctx, in)
-	if err != nil || found.Log == "" {
-		return nil, "", err
-	}
-	data, err := a.Store.Content.Blob(ctx, found.Log)
-	if errors.Is(err, session.ErrNotFound) || errors.Is(err, session.ErrCorrupt) {
-		err = notFoundf("the transcript is lost: %w", err)
-	}
-	return data, found.Log, err
 }

@@ -24,9 +24,7 @@
 //	inbox.go            which requests people see, with lost and stuck sessions; alerts.go: the age and number of listed alerts
 //	answer.go           who may answer, whose approval counts, how long an answer waits, and what follows if no worker runs
 //	attempts.go         output in progress; attempts_list.go: which are listed; attempts_read.go: the largest part of a
-//	                    transcript
-//	attempts_follow.go  how often a followed session is read; attempts_position.go: where a follower continues; livelogs.go: how
-//	                    much of a live log is read at once, and from which directories
+//	                    transcript; livelogs.go: in which directories live logs are, and which is another attempt's
 //	checkpoints.go      which checkpoint a phase or a digest names, and who may verify; kept.go: the newest one that can be read
 //	reviews.go          the largest difference that a server sends; reviews_sides.go, reviews_attempt.go: what is compared
 //	reviews_result.go   whether a result is whole, or lacks phases; reviews_file.go: one file of a comparison or a result;

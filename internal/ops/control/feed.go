@@ -24,9 +24,6 @@ type Change struct {
 	Session string `json:"session"`
 }
 
-// Event is the kind of the event, and the position after it.
-func (c Change) Event() (kind, position string) { return "change", c.ID }
-
 // ChangesInput says which changes are followed.
 type ChangesInput struct {
 	Session string `query:"session" maxLength:"200" doc:"only changes of this session"`

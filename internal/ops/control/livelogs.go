@@ -10,18 +10,11 @@ import (
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/core/session"
-	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/sandbox/workdir"
 )
 
-const (
-	// maxLive limits one read of a live log, in bytes.
-	maxLive = 256 << 10
-	// maxLine limits a line of progress, in bytes.
-	maxLine = 4 << 10
-	// clockSlack is the tolerated difference between the clocks of a worker and of Temporal.
-	clockSlack = 2 * time.Second
-)
+// clockSlack is the tolerated difference between the clocks of a worker and of Temporal.
+const clockSlack = 2 * time.Second
 
 // LiveLogs are the directories on this host in which agents of a store's workers work.
 type LiveLogs []*workdir.Dirs
@@ -46,16 +39,17 @@ func (b *Base) LiveLogs(ctx context.Context) LiveLogs {
 	return all
 }
 
-// open opens the newest live log of an assignment; [fs.ErrNotExist] if there is none.
-func (d LiveLogs) open(key session.Key, id spec.AssignmentID) (newest *os.File, err error) {
-	var at time.Time
+// open opens the live log of an attempt in progress; [fs.ErrNotExist] if there is none. The one of the attempt before was
+// last written before this one has started.
+func (d LiveLogs) open(key session.Key, of Attempt) (newest *os.File, err error) {
+	at := of.StartedAt
 	for _, dirs := range d {
-		f, err := dirs.OpenLiveLog(key, id)
+		f, err := dirs.OpenLiveLog(key, of.AssignmentID)
 		if err != nil {
 			continue
 		}
 		info, err := f.Stat()
-		if err != nil || newest != nil && !info.ModTime().After(at) {
+		if err != nil || info.ModTime().Before(at) {
 			_ = f.Close() // only read
 			continue
 		}
@@ -70,8 +64,8 @@ func (d LiveLogs) open(key session.Key, id spec.AssignmentID) (newest *os.File, 
 	return newest, nil
 }
 
-// linesOf reads complete lines from an offset of a file.
-func linesOf(f *os.File, after int64) (from int64, text string, err error) {
+// linesOf reads complete lines from an offset of a file, a number of bytes at most.
+func linesOf(f *os.File, after int64, limit int) (from int64, text string, err error) {
 	info, err := f.Stat()
 	if err != nil {
 		return 0, "", err
@@ -81,7 +75,7 @@ func linesOf(f *os.File, after int64) (from int64, text string, err error) {
 	} else if after > info.Size() {
 		from = 0
 	}
-	data := make([]byte, maxLive)
+	data := make([]byte, limit)
 	n, err := f.ReadAt(data, from)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return from, "", err
@@ -91,7 +85,7 @@ func linesOf(f *os.File, after int64) (from int64, text string, err error) {
 		cut := bytes.IndexByte(data, '\n') + 1
 		data, from = data[cut:], from+int64(cut)
 	}
-	if end := bytes.LastIndexByte(data, '\n'); end >= 0 || n < maxLive {
+	if end := bytes.LastIndexByte(data, '\n'); end >= 0 || n < limit {
 		data = data[:end+1]
 	}
 	return from, string(data), nil

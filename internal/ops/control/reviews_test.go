@@ -301,10 +301,9 @@ func (s *bench) is(state session.State) {
 	})
 }
 
-// fails ends an attempt with a transcript.
-func (s *bench) fails(attempt int, transcript string) {
+// puts changes the round of build/dev.
+func (s *bench) puts(change func(*session.RoundRecord)) {
 	s.t.Helper()
-	log := worktest.Blob(s.t, s.shelf.Store, transcript)
 	of := state.Assignment{Key: s.key, AssignmentID: s.dev}
 	round := session.RoundRecord{Round: 1}
 	r, err := s.shelf.Store.State.Record(s.ctx, of)
@@ -312,39 +311,71 @@ func (s *bench) fails(attempt int, transcript string) {
 	if len(r.Rounds) > 0 {
 		round = r.Rounds[0]
 	}
-	now := time.Now().UTC()
-	round.Attempts = append(round.Attempts, session.AttemptReport{
-		Attempt: attempt, Failure: failures.Failure{Category: failures.TestFailure, Message: "it is red", Output: "want 1"}, Log: log,
-		StartedAt: now, EndedAt: now,
-	})
+	change(&round)
 	statetest.PutRounds(s.t, s.shelf.Store.State, of, round)
+}
+
+// begins begins an attempt.
+func (s *bench) begins() {
+	s.t.Helper()
+	s.puts(func(r *session.RoundRecord) { r.AtWork, r.AttemptAt = true, time.Now().UTC() })
+}
+
+// fails ends an attempt with a transcript.
+func (s *bench) fails(attempt int, transcript string) {
+	s.t.Helper()
+	log := worktest.Blob(s.t, s.shelf.Store, transcript)
+	s.puts(func(r *session.RoundRecord) {
+		now := time.Now().UTC()
+		r.Attempts = append(r.Attempts, session.AttemptReport{
+			Attempt: attempt, Failure: failures.Failure{Category: failures.TestFailure, Message: "it is red", Output: "want 1"}, Log: log,
+			StartedAt: now, EndedAt: now,
+		})
+		r.AtWork, r.AttemptAt = false, time.Time{}
+	})
+}
+
+// lists lists the attempts that ended after a time, and those in progress.
+func (s *bench) lists(endedAfter time.Time) []control.Attempt {
+	s.t.Helper()
+	doc, err := s.List(s.ctx, control.AttemptFilter{Session: "s", EndedAfter: endedAfter})
+	require.NoError(s.t, err)
+	return doc.Attempts
+}
+
+// reads reads the output of an attempt from an offset.
+func (s *bench) reads(attempt control.Attempt, from int64) control.TranscriptRange {
+	s.t.Helper()
+	part, err := s.Range(s.ctx, control.RangeInput{AttemptInput: attempt.Input("s"), From: from, Limit: 1 << 20})
+	require.NoError(s.t, err)
+	return part
+}
+
+// liveLog is the live log.
+func (s *bench) liveLog() string {
+	s.t.Helper()
+	dirs, err := workdir.New(workdir.Options{Root: workdir.DefaultRoot(s.shelf.Store.Dir())}).Make(s.key, s.dev)
+	require.NoError(s.t, err)
+	return dirs.LiveLog
+}
+
+// replaces puts a new live log in the place of the one before.
+func (s *bench) replaces(text string) {
+	s.t.Helper()
+	require.NoError(s.t, os.Remove(s.liveLog()))
+	s.prints(text)
 }
 
 // prints appends to the live log.
 func (s *bench) prints(text string) {
 	s.t.Helper()
-	dirs, err := workdir.New(workdir.Options{Root: workdir.DefaultRoot(s.shelf.Store.Dir())}).Make(s.key, s.dev)
-	require.NoError(s.t, err)
-	f, err := os.OpenFile(dirs.LiveLog, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	f, err := os.OpenFile(s.liveLog(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	require.NoError(s.t, err)
 	_, err = f.WriteString(text)
 	require.NoError(s.t, err)
 	require.NoError(s.t, f.Close())
 	now := time.Now() // the clock of files is some milliseconds late
-	require.NoError(s.t, os.Chtimes(dirs.LiveLog, now, now))
-}
-
-// following follows from a position, and calls take with each event until that is enough.
-func (s *bench) following(from string, enough func(control.Event) bool) (last string, texts []string) {
-	s.t.Helper()
-	for e, err := range s.Follow(s.ctx, control.FollowInput{AttemptFilter: control.AttemptFilter{Session: "s"}, From: from}) {
-		require.NoError(s.t, err)
-		last, texts = e.ID, append(texts, string(e.Kind)+" "+e.Text+string(e.Status))
-		if enough(e) {
-			return last, texts
-		}
-	}
-	return last, texts
+	require.NoError(s.t, os.Chtimes(s.liveLog(), now, now))
 }
 
 func TestATranscriptIsReadInPieces(t *testing.T) {
@@ -381,33 +412,46 @@ func TestAWaitingAttemptIsShown(t *testing.T) {
 	t.Parallel()
 	s := newBench(t)
 	s.is(session.HelpIsNeeded)
-	statetest.Put(t, s.shelf.Store.State, s.key, func(e *session.Execution) {
-		e.Phases[0].Assignments[0].Status = session.HelpIsNeeded
-	})
+	s.begins()
 	s.prints("one\n")
-	_, texts := s.following("", func(e control.Event) bool { return e.Kind == control.AttemptPrinted })
-	require.Contains(t, texts, "output one\n")
+	s.puts(func(r *session.RoundRecord) { r.AtWork = false })
+	all := s.lists(time.Time{})
+	require.Len(t, all, 1)
+	require.Equal(t, session.Waiting, all[0].Status)
+	require.Equal(t, "one\n", s.reads(all[0], 0).Text)
 }
 
-// TestAReaderGoesOnWhereItWas after it, or what it reads from, was restarted.
-func TestAReaderGoesOnWhereItWas(t *testing.T) {
+// TestOutputIsReadAsItGrows: each complete line once, and none of another attempt.
+func TestOutputIsReadAsItGrows(t *testing.T) {
 	t.Parallel()
 	s := newBench(t)
 	s.is(session.Running)
+	s.begins()
+	require.Zero(t, s.reads(s.lists(time.Time{})[0], 0), "it has printed nothing, or is on another host")
+	s.prints("of the first attempt\n")
 	s.fails(1, "first\n")
-	s.prints("one\ntwo\nthr")
-	at, texts := s.following("", func(e control.Event) bool { return e.Kind == control.AttemptPrinted })
-	require.Equal(t, []string{"attempt ", "output one\ntwo\n"}, texts)
+	time.Sleep(time.Millisecond)
+	s.begins()
+	all := s.lists(time.Time{})
+	require.Len(t, all, 2)
+	require.Equal(t, all[1:], s.lists(all[0].Ended()), "what has ended is left out")
+	one := all[1]
+	require.Equal(t, session.Running, one.Status)
+	require.Zero(t, s.reads(one, 0), "the output is that of the attempt before")
+
+	s.replaces("one\ntwo\nthr")
+	part := s.reads(one, 0)
+	require.Equal(t, control.TranscriptRange{Size: 11, To: 8, Text: "one\ntwo\n"}, part)
+	require.Empty(t, s.reads(one, part.To).Text)
 	s.prints("ee\n")
-	at, texts = s.following(at, func(e control.Event) bool { return e.Kind == control.SessionIs })
-	require.Equal(t, []string{"output three\n", "session running"}, texts)
-	s.fails(2, "one\ntwo\nthree\nfour\n")
+	require.Equal(t, control.TranscriptRange{Size: 14, From: 8, To: 14, Text: "three\n"}, s.reads(one, part.To))
+	require.Equal(t, "three\n", s.reads(one, -8).Text, "the end begins with a line")
+	s.replaces("anew\n")
+	require.Equal(t, control.TranscriptRange{Size: 5, To: 5, Text: "anew\n"}, s.reads(one, 14), "another worker has begun anew")
+
+	s.fails(2, "anew\nfour\n")
+	require.Equal(t, "four\n", s.reads(one, 5).Text, "the transcript")
+	s.begins()
 	s.is(session.Completed)
-	_, texts = s.following(at, func(control.Event) bool { return false })
-	require.Equal(t, []string{"attempt ", "session completed"}, texts, "it ends with the session")
-	_, texts = s.following(control.FollowNew, func(control.Event) bool { return false })
-	require.Equal(t, []string{"session completed"}, texts)
-	for _, err := range s.Follow(s.ctx, control.FollowInput{AttemptFilter: control.AttemptFilter{Session: "s"}, From: "nonsense"}) {
-		require.ErrorContains(t, err, "not a position")
-	}
+	require.Len(t, s.lists(time.Time{}), 2, "nothing is in progress in a session that has ended")
 }

@@ -108,15 +108,12 @@ func (s Sessions) addOutput(ctx context.Context, v *sessionstatus.Session) {
 	logs := s.LiveLogs(ctx)
 	for id, at := range v.Live {
 		as := v.Assignment(id)
-		f, err := logs.open(s.key(v.Session), id)
+		f, err := logs.open(s.key(v.Session), Attempt{AttemptRef: AttemptRef{AssignmentID: id}, StartedAt: at.Since.Add(-clockSlack)})
 		if err != nil {
 			continue
 		}
-		info, err := f.Stat()
-		if err == nil && as != nil && info.ModTime().After(at.Since.Add(-clockSlack)) { // not the previous attempt's
-			if _, text, err := linesOf(f, -maxHeadline); err == nil {
-				as.Progress = cmp.Or(headline(text), as.Progress)
-			}
+		if _, text, err := linesOf(f, -maxHeadline, maxHeadline); err == nil && as != nil {
+			as.Progress = cmp.Or(headline(text), as.Progress)
 		}
 		_ = f.Close() // only read
 	}
