@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/faces/client"
-	"github.com/maestro-hive/maestro/internal/faces/httpapi"
 	"github.com/maestro-hive/maestro/internal/ops/control"
 	"github.com/maestro-hive/maestro/internal/ops/sessionstatus"
 	"github.com/maestro-hive/maestro/internal/platform/temporalutil"
@@ -21,8 +19,6 @@ type lookout struct {
 	now     func() time.Time
 	// exists is true if the session was started or found before.
 	exists bool
-	// progress is the newest answer.
-	progress control.Progress
 }
 
 // lookout returns a lookout for a session at a backend.
@@ -34,14 +30,11 @@ func (p *backend) lookout(sessionID string, now func() time.Time) *lookout {
 func (l *lookout) look(ctx context.Context) (sessionstatus.Session, error) {
 	ctx, cancel := context.WithTimeout(ctx, lostAfter)
 	defer cancel()
-	p, err := invoke(ctx, l.backend, httpapi.ReadProgress, httpapi.OfSession{Session: l.session})
-	switch {
-	case err == nil:
-		l.progress = p
-	case l.base == nil && errors.Is(err, context.DeadlineExceeded):
+	v, err := l.status(ctx, l.session)
+	if l.base == nil && errors.Is(err, context.DeadlineExceeded) {
 		err = &client.UnreachableError{URL: l.server.URL(), Err: fmt.Errorf("no answer within %s", lostAfter)}
 	}
-	return p.Session, err
+	return v, err
 }
 
 // whom is the name of what answers: Temporal or the server.
@@ -55,14 +48,4 @@ func (l *lookout) whom() string {
 // lostConnection reports whether an error is only a missing answer.
 func lostConnection(err error) bool {
 	return temporalutil.Unreachable(err) || client.Away(err) || control.ProblemOf(err).Reason == control.NoTemporal
-}
-
-// passes returns the current pass of each assignment and, under an id without a persona, of each phase.
-func (l *lookout) passes() map[spec.AssignmentID]int {
-	passes := map[spec.AssignmentID]int{}
-	for _, w := range l.progress.Work {
-		phase := spec.AssignmentID{Phase: w.Phase}
-		passes[w.AssignmentID], passes[phase] = w.Pass, max(passes[phase], w.Pass)
-	}
-	return passes
 }

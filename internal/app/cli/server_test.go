@@ -257,7 +257,7 @@ func TestARunThatIsSentAgainStartsOneSession(t *testing.T) {
 	fake := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var in control.NewSession
 		if r.Method == http.MethodGet {
-			_, _ = w.Write([]byte(`{"session": {"status": "admitted", "reason": "nobody polls"}}`))
+			_, _ = w.Write([]byte(`{"status": "admitted", "reason": "nobody polls"}`))
 			return
 		}
 		if r.Method != http.MethodPost || json.NewDecoder(r.Body).Decode(&in) != nil {

@@ -82,7 +82,7 @@ func (a *app) follow(ctx context.Context, w *lookout) error {
 	if code != exitDone {
 		a.reportFailure(v.Status)
 	} else if w.base == nil || w.base.Store != nil { // else its files are elsewhere
-		a.printOutcome(ctx, w, v.Status)
+		a.printOutcome(ctx, w, v)
 	}
 	return exit(code)
 }
@@ -95,7 +95,7 @@ const (
 
 // printOutcome says what a completed session has changed, who says what of it, which checks it has passed, what it has cost, and
 // how to go on.
-func (a *app) printOutcome(ctx context.Context, w *lookout, v session.Status) {
+func (a *app) printOutcome(ctx context.Context, w *lookout, v sessionstatus.Session) {
 	line := func(name, format string, args ...any) { a.printErr("%-12s"+format, append([]any{name}, args...)...) }
 	diff, err := invoke(ctx, w.backend, httpapi.DiffSession, control.DiffInput{Session: w.session, Stat: true})
 	if err == nil {
@@ -116,8 +116,8 @@ func (a *app) printOutcome(ctx context.Context, w *lookout, v session.Status) {
 			}
 		}
 	}
-	if len(w.progress.Checks) > 0 {
-		line("checks", "passed: %s", strings.Join(w.progress.Checks, ", "))
+	if len(v.Checks) > 0 {
+		line("checks", "passed: %s", strings.Join(v.Checks, ", "))
 	} else {
 		line("checks", "none ran")
 	}
@@ -205,7 +205,7 @@ func (l *lineObserver) update(_ context.Context, v sessionstatus.Session) error 
 		l.connectionLost = false
 	}
 	first := l.before.Session == ""
-	for _, e := range append(l.continued(v.Status), events{v.Status, l.palette, l.lookout.passes(), !first}.all()...) {
+	for _, e := range append(l.continued(v.Status), events{v.Status, l.palette, !first}.all()...) {
 		if l.printed[e.key] {
 			continue
 		}

@@ -18,8 +18,6 @@ type event struct{ key, text string }
 type events struct {
 	session.Status
 	palette terminal.Palette
-	// passes has the pass of assignments and, under an id without a persona, of phases.
-	passes map[spec.AssignmentID]int
 	// live is false in the first state that is seen: its phases may have ended long ago.
 	live bool
 }
@@ -38,7 +36,11 @@ func (e events) all() (all []event) {
 }
 
 func (e events) phase(p session.PhaseStatus) (all []event) {
-	pass := passText(e.passes[spec.AssignmentID{Phase: p.Name}])
+	last := 0
+	for _, a := range p.Assignments {
+		last = max(last, a.Pass)
+	}
+	pass := passText(last)
 	add := func(key, text string) {
 		all = append(all, event{p.Name + pass + " " + key, e.palette.Paint(terminal.Bold, p.Name) + pass + ": " + text})
 	}
@@ -70,7 +72,7 @@ func (e events) phase(p session.PhaseStatus) (all []event) {
 }
 
 func (e events) assignment(id spec.AssignmentID, a session.AssignmentStatus) (all []event) {
-	name := id.String() + passText(e.passes[id])
+	name := id.String() + passText(a.Pass)
 	add := func(key, format string, args ...any) {
 		all = append(all, event{name + " " + key, name + ": " + fmt.Sprintf(format, args...)})
 	}

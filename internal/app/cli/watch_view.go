@@ -72,7 +72,7 @@ func (a *app) runView(ctx context.Context, w *lookout, terminal *os.File) (sessi
 				panic(r)
 			}
 		}()
-		v, err = track(life, w, &viewObserver{a, w, program}, over)
+		v, err = track(life, w, &viewObserver{a, program}, over)
 		program.Send(tui.Ended{})
 	}()
 	_, viewErr := program.Run()
@@ -95,12 +95,11 @@ func (a *app) runView(ctx context.Context, w *lookout, terminal *os.File) (sessi
 // viewObserver updates the live view.
 type viewObserver struct {
 	app     *app
-	lookout *lookout
 	program *tea.Program
 }
 
 func (o *viewObserver) update(_ context.Context, v sessionstatus.Session) error {
-	o.program.Send(tui.Update{Session: o.app.view(o.lookout, v)})
+	o.program.Send(tui.Update{Session: o.app.view(v)})
 	return nil
 }
 
@@ -160,30 +159,24 @@ func (c *heldWriter) release() {
 }
 
 // view returns the session as the live view shows it.
-func (a *app) view(l *lookout, v sessionstatus.Session) tui.Session {
-	work := map[spec.AssignmentID]control.AssignmentProgress{}
-	for _, w := range l.progress.Work {
-		work[w.AssignmentID] = w
-	}
-	reworks := session.Checkpoint{Reworks: l.progress.Reworks}
+func (a *app) view(v sessionstatus.Session) tui.Session {
 	s := tui.Session{
 		ID: v.Session, Team: v.Team, State: v.Status.Status, Run: v.Run, Requirement: v.Requirement,
 		Usage: v.Usage, Limit: v.Limit, Spent: v.Spent, Reason: v.Reason,
 		Started: timeOf(v.StartedAt), Closed: timeOf(v.ClosedAt),
 	}
 	var waits []string
-	for i, p := range v.Phases {
+	for _, p := range v.Phases {
 		phase := tui.Phase{
-			Name: p.Name, State: p.Status, SentBack: reworks.SentBack(p.Name, timeOf(v.StartedAt)),
-			Left: !v.Course.Selects(p.Name), Delivers: p.PullRequest.String(),
-		}
-		if needs, ok := l.progress.Needs[p.Name]; ok {
-			phase.Needs = needs
-		} else if i > 0 { // the graph is unknown
-			phase.Needs = []string{v.Phases[i-1].Name}
+			Name: p.Name, State: p.Status, Needs: p.Needs, SentBack: p.SentBack, Left: !v.Course.Selects(p.Name),
+			Delivers: p.PullRequest.String(),
 		}
 		for _, as := range p.Assignments {
-			phase.Assignments = append(phase.Assignments, viewAssignment(v, work, p.Name, as))
+			phase.Assignments = append(phase.Assignments, tui.Assignment{
+				Persona: as.Persona, State: as.Status, Agent: as.Agent, Pass: as.Pass, Round: as.Round, Attempt: as.Attempt,
+				Worked: time.Duration(as.Seconds * float64(time.Second)), Usage: as.Usage, Progress: as.Progress, Summary: as.Summary,
+				Failures: as.Failures, LostWorkers: as.LostWorkers, Awaits: as.Awaits,
+			})
 			if p.Status == session.Pending && as.Status == session.Running {
 				phase.State = session.Running // the status document follows
 			}
@@ -200,30 +193,6 @@ func (a *app) view(l *lookout, v sessionstatus.Session) tui.Session {
 	}
 	s.Requests, s.Budgets = a.viewRequests(v.Status), ownBudget(v)
 	return s
-}
-
-func viewAssignment(
-	v sessionstatus.Session, all map[spec.AssignmentID]control.AssignmentProgress, phase string, as session.AssignmentStatus,
-) tui.Assignment {
-	id := spec.AssignmentID{Phase: phase, Persona: as.Persona}
-	work, known := all[id]
-	if !known {
-		work = control.AssignmentProgress{Round: as.Rounds, Attempt: min(as.Attempts, 1)}
-	}
-	out := tui.Assignment{
-		Persona: as.Persona, State: as.Status, Agent: as.Agent, Pass: work.Pass, Round: work.Round, Attempt: work.Attempt,
-		Usage: as.Usage, Progress: as.Progress, Summary: as.Summary, Failures: as.Failures, LostWorkers: as.LostWorkers,
-		Awaits: as.Awaits,
-	}
-	for _, at := range work.Attempts {
-		out.Worked += at.Worked(at.StartedAt)
-	}
-	if at, ok := v.Live[id]; ok {
-		out.Since = at.Since
-		out.Round = max(out.Round, 1) // the record may be a moment behind
-		out.Attempt = cmp.Or(at.Number, max(out.Attempt, 1))
-	}
-	return out
 }
 
 // viewRequests lists the open requests with the commands that answer them. For a session

@@ -142,6 +142,17 @@ func (r RoundRecord) State() State {
 	return Running
 }
 
+// Attempt is the number of the attempt that is in progress or about to be, or of the last one.
+func (r RoundRecord) Attempt() int {
+	switch {
+	case r.Result != nil:
+		return r.Result.Attempts
+	case r.GaveUp:
+		return len(r.Attempts)
+	}
+	return len(r.Attempts) + 1
+}
+
 // Logs lists the blobs of the round's transcripts, and of the changes of failed attempts.
 func (r RoundRecord) Logs() []spec.Digest {
 	var logs []spec.Digest

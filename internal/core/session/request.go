@@ -236,22 +236,6 @@ func (c Checkpoint) Reworking(phase string) *Rework {
 	return nil
 }
 
-// SentBack counts how often, since a time, a phase was started again because its work, or that of a
-// phase that it depends on, was sent back, by itself or by others.
-func (c Checkpoint) SentBack(phase string, since time.Time) int {
-	times := 0
-	for _, r := range c.Reworks {
-		if r.At.Before(since) {
-			continue
-		}
-		undone := slices.ContainsFunc(r.Undone, func(a CheckpointAssignment) bool { return a.Phase == phase })
-		if undone || r.To == phase || r.From.Phase == phase || slices.Contains(r.Open, phase) {
-			times++
-		}
-	}
-	return times
-}
-
 // Undone is an assignment's work as it was before it was last sent back.
 func (c Checkpoint) Undone(id spec.AssignmentID) (CheckpointAssignment, bool) {
 	for _, r := range slices.Backward(c.Reworks) {

@@ -116,8 +116,10 @@ type PhaseStatus struct {
 	Name        string             `json:"name"`
 	Status      State              `json:"status"`
 	Assignments []AssignmentStatus `json:"assignments"`
+	// Needs names the phases that it depends on. Readers add them.
+	Needs []string `json:"needs,omitempty"`
 	// SentBack: its work was sent back at least once. Only a reader of the store knows.
-	SentBack bool `json:"-"`
+	SentBack bool `json:"sent_back,omitempty"`
 	// Seconds is the time from the start of the phase's first attempt to the end of its last, or
 	// until now while the phase is not done. Readers compute it.
 	Seconds float64 `json:"seconds,omitzero"`
@@ -220,6 +222,11 @@ type AssignmentStatus struct {
 	// Seconds is the time at work in all attempts, including the one in progress. Readers compute
 	// it.
 	Seconds float64 `json:"seconds,omitzero"`
+	// Pass, Round and Attempt are those in progress, or the last ones. The round counts in its pass, and the attempt in its round.
+	// Readers add them.
+	Pass    int `json:"pass,omitempty"`
+	Round   int `json:"round,omitempty"`
+	Attempt int `json:"attempt,omitempty"`
 }
 
 // AssignmentSummary has the fields that statuses and checkpoints share.

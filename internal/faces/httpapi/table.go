@@ -14,8 +14,6 @@ var (
 	ListSessions = document("GET /sessions", "list-sessions", "List sessions, newest first", control.Sessions.List, forAgents(""))
 	ReadSession  = document("GET /sessions/{session}", "read-session",
 		"Read a session's status", ofSession(control.Sessions.Status), forAgents(""))
-	ReadProgress = document("GET /sessions/{session}/progress", "read-progress",
-		"Read a session's status, and the progress of its work", ofSession(control.Sessions.Progress))
 	CancelSession = document("POST /sessions/{session}/cancel", "cancel-session",
 		"Cancel a session: its agents are stopped, finished work stays", ofSession(control.Sessions.Cancel), forAgents(""))
 	ReadStatistics = document("GET /statistics", "read-statistics",

@@ -41,15 +41,15 @@ func working() tui.Session {
 					Summary: "Links live in SQLite; codes have seven letters.",
 				},
 			}},
-			{Name: "implementation", State: session.Running, Needs: []string{"design"}, SentBack: 1, Assignments: []tui.Assignment{
+			{Name: "implementation", State: session.Running, Needs: []string{"design"}, SentBack: true, Assignments: []tui.Assignment{
 				{
-					Persona: "backend", State: session.Running, Pass: 2, Round: 1, Attempt: 1, Worked: 61 * time.Second,
-					Since: now.Add(-11 * time.Second), Usage: used(240_045, "0.94"),
+					Persona: "backend", State: session.Running, Pass: 2, Round: 1, Attempt: 1, Worked: 72 * time.Second,
+					Usage:    used(240_045, "0.94"),
 					Progress: "go test ./store: 日本語 names \x1b[31mpass\x07",
 				},
 				{
-					Persona: "frontend", State: session.Running, Pass: 2, Round: 2, Attempt: 3, Worked: 31 * time.Second,
-					Since: now.Add(-5 * time.Second), Usage: used(120_000, "0.71"),
+					Persona: "frontend", State: session.Running, Pass: 2, Round: 2, Attempt: 3, Worked: 36 * time.Second,
+					Usage:       used(120_000, "0.71"),
 					Failures:    []session.AttemptFailure{{Category: failures.TestFailure, Message: "TestLogin: want 200, got 404"}},
 					LostWorkers: 1,
 				},

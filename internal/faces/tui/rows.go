@@ -135,11 +135,8 @@ func (p *painter) phase(r rail, phase Phase, when string) {
 	case phase.State == session.Running && done == len(states) && done > 1:
 		words = append(words, "merging and checking its work")
 	}
-	switch {
-	case phase.SentBack == 1:
+	if phase.SentBack && phase.State == session.Running {
 		words = append(words, "running again: work was sent back")
-	case phase.SentBack > 1:
-		words = append(words, fmt.Sprintf("running again: work was sent back %d times", phase.SentBack))
 	}
 	if when != "" {
 		words = append(words, when)
@@ -167,7 +164,7 @@ func (p *painter) assignment(r rail, phase Phase, a Assignment) {
 		body = r.slim()
 	}
 	name = p.Paint(faint, body) + mark + p.Paint(l.colour, l.sign) + " " + name
-	p.line(of, fit(name, p.name)+strings.Repeat(" ", gap)+fit(state, p.state), a.elapsed(p.now), a.Usage, word)
+	p.line(of, fit(name, p.name)+strings.Repeat(" ", gap)+fit(state, p.state), a.Worked, a.Usage, word)
 	if p.word == 0 && word != "" && !a.State.Done() {
 		p.below(of, r, 4, word)
 	}

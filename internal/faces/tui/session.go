@@ -44,8 +44,8 @@ type Phase struct {
 	State session.State
 	// Needs names the phases that it builds on.
 	Needs []string
-	// SentBack counts how often it was begun again because work was sent back.
-	SentBack int
+	// SentBack: its work was sent back at least once.
+	SentBack bool
 	// Left: the session does not run it.
 	Left bool
 	// Delivers says how the pull request stands by which the phase delivers; empty: there is none.
@@ -63,10 +63,8 @@ type Assignment struct {
 	// first. Round is the present one of the pass, and Attempt the present one of the
 	// round, or the last; they count in the same way.
 	Pass, Round, Attempt int
-	// Worked is the time at work in finished attempts, and Since when the attempt
-	// under way began; zero: none is, or it is not known.
+	// Worked is the time at work in all attempts.
 	Worked time.Duration
-	Since  time.Time
 	Usage  cost.Usage
 	// Progress is the agent's last word while it works; Summary what it says of
 	// its work once that is done.
@@ -107,14 +105,6 @@ type Source interface {
 	// Answer sends an answer to the session, and returns what it does in words. An error
 	// is a refusal, of the session's or before it.
 	Answer(ctx context.Context, a Answer) (string, error)
-}
-
-// elapsed is how long the assignment has been at work, over all attempts.
-func (a Assignment) elapsed(now time.Time) time.Duration {
-	if a.Since.IsZero() || a.State != session.Running {
-		return a.Worked
-	}
-	return a.Worked + max(now.Sub(a.Since), 0)
 }
 
 // elapsed is how long the session has lasted.

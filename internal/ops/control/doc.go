@@ -17,14 +17,15 @@
 //	starts_upload.go    the largest upload, packed and unpacked, and who may upload; starts_keep.go: the most files as texts
 //	starts_files.go          who may start from stored files, and for how long; which ids of sessions a caller may choose;
 //	                    starts_directories.go: directories of the server that sessions may start from
-//	sessions.go         when a cancelled session is terminated; sessions_status.go, sessions_progress.go: what a status adds
+//	sessions.go         when a cancelled session is terminated; sessions_status.go: what a status adds
 //	sessions_list.go    which sessions are listed, how sorted; sessions_visible.go: whether Temporal's or the store's state
 //	                    counts
 //	feed.go             how often followers look for changes, and which they are told; sessions_statistics.go: sums of outcomes
 //	inbox.go            which requests people see, with lost and stuck sessions; alerts.go: the age and number of listed alerts
 //	answer.go           who may answer, whose approval counts, how long an answer waits, and what follows if no worker runs
 //	attempts.go         output in progress; attempts_list.go: which are listed; attempts_read.go: the largest part of a
-//	                    transcript; livelogs.go: in which directories live logs are, and which is another attempt's
+//	                    transcript; livelogs.go: in which directories live logs are, which is another attempt's, and in
+//	                    how much of its end the newest line is searched
 //	checkpoints.go      which checkpoint a phase or a digest names, and who may verify; kept.go: the newest one that can be read
 //	reviews.go          the largest difference that a server sends; reviews_sides.go, reviews_attempt.go: what is compared
 //	reviews_result.go   whether a result is whole, or lacks phases; reviews_file.go: one file of a comparison or a result;

@@ -7,14 +7,17 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"time"
+	"slices"
+	"strings"
 
+	"github.com/maestro-hive/maestro/internal/core/safetext"
 	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/models/transcript"
 	"github.com/maestro-hive/maestro/internal/sandbox/workdir"
 )
 
-// clockSlack is the tolerated difference between the clocks of a worker and of Temporal.
-const clockSlack = 2 * time.Second
+// maxHeadline limits the end of a live log in which its newest line is searched, in bytes.
+const maxHeadline = 16 << 10
 
 // LiveLogs are the directories on this host in which agents of a store's workers work.
 type LiveLogs []*workdir.Dirs
@@ -62,6 +65,22 @@ func (d LiveLogs) open(key session.Key, of Attempt) (newest *os.File, err error)
 		return nil, fs.ErrNotExist
 	}
 	return newest, nil
+}
+
+// headline is the newest line of the output of an attempt in progress that is understandable alone; empty: there is none.
+func (d LiveLogs) headline(key session.Key, of Attempt) string {
+	f, err := d.open(key, of)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()                                     //nolint:errcheck // only read
+	_, text, _ := linesOf(f, -maxHeadline, maxHeadline) // it is only a hint
+	for _, line := range slices.Backward(strings.Split(text, "\n")) {
+		if line = safetext.Line(line); line != "" && !transcript.Belongs(line) {
+			return strings.TrimPrefix(line, "-- ")
+		}
+	}
+	return ""
 }
 
 // linesOf reads complete lines from an offset of a file, a number of bytes at most.

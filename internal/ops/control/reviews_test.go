@@ -446,6 +446,10 @@ func TestOutputIsReadAsItGrows(t *testing.T) {
 	s.prints("ee\n")
 	require.Equal(t, control.TranscriptRange{Size: 14, From: 8, To: 14, Text: "three\n"}, s.reads(one, part.To))
 	require.Equal(t, "three\n", s.reads(one, -8).Text, "the end begins with a line")
+	status, err := control.Sessions{Base: s.shelf.Base}.Status(s.ctx, "s")
+	require.NoError(t, err)
+	dev := status.Phases[0].Assignments[0]
+	require.Equal(t, []any{1, 1, 2, "three"}, []any{dev.Pass, dev.Round, dev.Attempt, dev.Progress})
 	s.replaces("anew\n")
 	require.Equal(t, control.TranscriptRange{Size: 5, To: 5, Text: "anew\n"}, s.reads(one, 14), "another worker has begun anew")
 

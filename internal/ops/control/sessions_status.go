@@ -3,6 +3,7 @@ package control
 import (
 	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/access"
@@ -15,8 +16,8 @@ import (
 // ticketPatience limits the time for reading the tickets of a session.
 const ticketPatience = 2 * time.Second
 
-// Status is the current status of a session, as of [Sessions.Read], with the durations of its work,
-// its interventions, and tickets that only their own workflows have.
+// Status is the current status of a session, as of [Sessions.Read], with what its work has done, its interventions, the checks
+// and dependencies of its team, and tickets that only their own workflows have.
 func (s Sessions) Status(ctx context.Context, sessionID string) (sessionstatus.Session, error) {
 	v, err := s.Read(ctx, sessionID)
 	if err != nil {
@@ -25,23 +26,37 @@ func (s Sessions) Status(ctx context.Context, sessionID string) (sessionstatus.S
 	v.Status = v.Clone()
 	v.Course.Source, v.Interventions = nil, []sessionstatus.Intervention{} // a source is a directory of one host
 	s.addTickets(ctx, &v)
-	s.addDurations(ctx, &v)
-	s.addInterventions(ctx, &v)
-	return v, nil
-}
-
-// addInterventions adds what people and reviewing agents did, from what the store has of it.
-func (s Sessions) addInterventions(ctx context.Context, v *sessionstatus.Session) {
 	if s.Store == nil {
-		return
+		return v, nil
 	}
+	s.addWork(ctx, &v)
 	checkpoint, err := s.Store.Checkpoint(ctx, v.Checkpoint)
 	if err != nil { // it is damaged, or not stored yet
 		k, _ := s.kept(ctx, v.Session)
 		checkpoint = k.Checkpoint
 	}
+	s.addTeam(ctx, &v, checkpoint)
 	account, _ := s.Store.State.Account(ctx, s.key(v.Session)) // without it only raises are missing
 	v.Interventions = sessionstatus.InterventionsOf(checkpoint, account.Raises)
+	return v, nil
+}
+
+// addTeam adds on what the phases depend, and the checks that the team's work has to pass. Where the team is not known, phases
+// follow one another.
+func (s Sessions) addTeam(ctx context.Context, v *sessionstatus.Session, c session.Checkpoint) {
+	t, _ := s.Store.Team(ctx, c.Team.Blob)
+	for i := range v.Phases {
+		if phase, ok := t.Phase(v.Phases[i].Name); ok {
+			v.Phases[i].Needs = phase.Needs
+		} else if i > 0 {
+			v.Phases[i].Needs = []string{v.Phases[i-1].Name}
+		}
+	}
+	for _, use := range t.CheckUses() {
+		if !slices.Contains(v.Checks, use.Check) {
+			v.Checks = append(v.Checks, use.Check)
+		}
+	}
 }
 
 // addTickets adds tickets of requests that the session does not have: a ticket's workflow may know
@@ -66,15 +81,23 @@ func (s Sessions) addTickets(ctx context.Context, v *sessionstatus.Session) {
 	}
 }
 
-// addDurations adds the durations of a session's phases and assignments, from their records.
-func (s Sessions) addDurations(ctx context.Context, v *sessionstatus.Session) {
-	if s.Store == nil {
-		return
-	}
+// addWork adds the durations of a session's phases and assignments, from their records, and where assignments stand. The progress
+// of an attempt at work on this host is the newest line of its output: heartbeats deliver it some seconds later.
+func (s Sessions) addWork(ctx context.Context, v *sessionstatus.Session) {
 	var attempts []Attempt
+	logs := s.LiveLogs(ctx)
 	records, _ := s.Store.State.Records(ctx, s.key(v.Session)) // without them the status has no durations
 	for _, record := range records {
 		attempts = append(attempts, attemptsOf(record)...)
+		as := v.Assignment(record.Assignment)
+		if as == nil || as.Status == session.Pending || len(record.Rounds) == 0 {
+			continue
+		}
+		last := record.Rounds[len(record.Rounds)-1]
+		as.Pass, as.Round, as.Attempt = last.Pass, last.Round, last.Attempt()
+		if at, ok := begun(record); ok && as.Status == session.Running {
+			as.Progress = cmp.Or(logs.headline(s.key(v.Session), at), as.Progress)
+		}
 	}
 	AddTimes(&v.Status, attempts, s.Now())
 }

@@ -192,10 +192,6 @@ func overlayRound(
 	switch p.GetState() {
 	case enumspb.PENDING_ACTIVITY_STATE_STARTED:
 		a.Status = session.Running
-		if v.Live == nil {
-			v.Live = Live{}
-		}
-		v.Live[id] = Attempt{h.Attempt, p.GetLastStartedTime().AsTime()}
 		if beaten {
 			a.Progress = h.Progress
 		}

@@ -1,9 +1,6 @@
 package sessionstatus
 
 import (
-	"encoding/json"
-	"time"
-
 	"github.com/maestro-hive/maestro/internal/core/budget"
 	"github.com/maestro-hive/maestro/internal/core/cost"
 	"github.com/maestro-hive/maestro/internal/core/session"
@@ -38,42 +35,6 @@ type Session struct {
 	// Interventions are what people, and agents that send work back, did to its course, oldest first:
 	// the newest 100. [Reader.Look] leaves them out.
 	Interventions []Intervention `json:"interventions"`
-	// Live has the attempts at work, from Temporal.
-	Live Live `json:"live,omitempty"`
-}
-
-// Live has attempts at work by their assignments. As JSON it is an object by PHASE/PERSONA.
-type Live map[spec.AssignmentID]Attempt
-
-// MarshalJSON implements [json.Marshaler].
-func (l Live) MarshalJSON() ([]byte, error) {
-	all := map[string]Attempt{}
-	for id, at := range l {
-		all[id.String()] = at
-	}
-	return json.Marshal(all)
-}
-
-// UnmarshalJSON implements [json.Unmarshaler].
-func (l *Live) UnmarshalJSON(data []byte) error {
-	var all map[string]Attempt
-	if err := json.Unmarshal(data, &all); err != nil {
-		return err
-	}
-	*l = Live{}
-	for name, at := range all {
-		id, err := spec.ParseAssignmentID(name)
-		if err != nil {
-			return err
-		}
-		(*l)[id] = at
-	}
-	return nil
-}
-
-// Attempt is an attempt at work: its start time, and its number in its round, which is zero until a
-// heartbeat has reported it.
-type Attempt struct {
-	Number int       `json:"number"`
-	Since  time.Time `json:"since"`
+	// Checks names the checks that the team's work has to pass, each once. [Reader.Look] leaves them out.
+	Checks []string `json:"checks,omitempty"`
 }
