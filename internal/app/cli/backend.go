@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/maestro-hive/maestro/internal/access"
+	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/core/textfmt"
 	"github.com/maestro-hive/maestro/internal/faces/client"
@@ -111,7 +113,7 @@ func (c *connector) temporalBase(open func() (*store.Store, error)) opener {
 }
 
 // lookBase is like temporalBase, for operations that change nothing: if Temporal cannot be reached and there is a store,
-// a note with the consequence is printed. Without a consequence it is an error.
+// a note with the consequence is printed. Without a consequence, or a store, it is an error.
 func (c *connector) lookBase(open func() (*store.Store, error), so string) opener {
 	return func(ctx context.Context) (*control.Base, func(), error) {
 		conn, away := c.dial(ctx)
@@ -120,7 +122,7 @@ func (c *connector) lookBase(open func() (*store.Store, error), so string) opene
 		}
 		s, err := open()
 		switch {
-		case err == nil && away != nil && s == nil:
+		case away != nil && errors.Is(err, session.ErrNotFound):
 			err = away
 		case err == nil && away != nil:
 			c.console.printErr("%s; %s", textfmt.FirstLine(away.Error()), so)
@@ -213,13 +215,10 @@ func (c *connector) workerDir() (string, error) {
 	return dir, nil
 }
 
-// connectedBase is what operations work on. Connection and store may be nil. Changes are recorded in the store's audit
-// log.
+// connectedBase is what operations work on. The connection may be nil. Changes are recorded in the store's audit log.
 func (c *connector) connectedBase(conn *temporalutil.Connection, s *store.Store) (base *control.Base, done func(), err error) {
-	base, done = &control.Base{Temporal: control.Connected(conn), Store: s, Now: c.now}, func() {}
-	if s != nil {
-		base.Audit = access.NewAudit(s.State, c.now)
-	}
+	base = &control.Base{Temporal: control.Connected(conn), Store: s, Audit: access.NewAudit(s.State, c.now), Now: c.now}
+	done = func() {}
 	if conn == nil {
 		base.Namespace, err = c.namespace()
 		return base, done, err
@@ -345,10 +344,7 @@ func (p *backend) where() string {
 	if conn := p.base.Temporal(); conn != nil {
 		where = append(where, fmt.Sprintf("Temporal at %s (namespace %s)", conn.Address, conn.Namespace))
 	}
-	if p.base.Store != nil {
-		where = append(where, "the store in "+p.base.Store.Dir())
-	}
-	return strings.Join(where, " and ")
+	return strings.Join(append(where, "the store in "+p.base.Store.Dir()), " and ")
 }
 
 // temporal describes the Temporal of the operations.

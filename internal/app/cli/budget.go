@@ -201,7 +201,7 @@ func (a *app) raiseDay(ctx context.Context, team string, r control.Raise) error 
 
 func (a *app) raiseBudget(ctx context.Context, sessionID string, r control.Raise) error {
 	in := httpapi.SessionBody[control.Raise]{Session: sessionID, Body: r}
-	doc, err := ask(ctx, a.connector, a.served(a.temporalBase(a.findStore)), httpapi.RaiseBudget, in)
+	doc, err := ask(ctx, a.connector, a.served(a.temporalBase(a.openStore)), httpapi.RaiseBudget, in)
 	ended := control.ProblemOf(err)
 	switch {
 	case ended.Reason == control.Ended && ended.State == session.Completed:

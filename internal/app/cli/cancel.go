@@ -23,7 +23,7 @@ func newCancel(a *app) *cobra.Command {
 }
 
 func (a *app) cancel(ctx context.Context, sessionID string, watch bool) error {
-	p, err := a.served(a.temporalBase(a.findStore))(ctx)
+	p, err := a.served(a.temporalBase(a.openStore))(ctx)
 	if err != nil {
 		return err
 	}

@@ -53,16 +53,6 @@ func (c *connector) openStore() (*store.Store, error) {
 	return s, storeError(err)
 }
 
-// findStore opens the store if there is one; nil without an error if there is
-// none, for commands that do not need it.
-func (c *connector) findStore() (*store.Store, error) {
-	s, err := c.openStore()
-	if errors.Is(err, session.ErrNotFound) {
-		return nil, nil
-	}
-	return s, err
-}
-
 // stored opens the store, and names a session that is in it.
 func (c *connector) stored(ctx context.Context, sessionID string) (*store.Store, session.Key, error) {
 	key := session.Key{Session: sessionID}
@@ -195,7 +185,7 @@ func (c *connector) storeBase(context.Context) (*control.Base, func(), error) {
 	return c.connectedBase(nil, s)
 }
 
-// storeOrTemporalBase needs only one of store and Temporal.
-func (c *connector) storeOrTemporalBase(ctx context.Context) (*control.Base, func(), error) {
-	return c.lookBase(c.findStore, "showing what the store in "+c.stateDirectory()+" has")(ctx)
+// shownBase is for operations that show what the store has if Temporal cannot be reached.
+func (c *connector) shownBase(ctx context.Context) (*control.Base, func(), error) {
+	return c.lookBase(c.openStore, "showing what the store in "+c.stateDirectory()+" has")(ctx)
 }

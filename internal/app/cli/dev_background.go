@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/maestro-hive/maestro/internal/access"
+	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/platform/bounded"
 	"github.com/maestro-hive/maestro/internal/platform/temporalutil"
 )
@@ -68,13 +70,12 @@ func (a *app) devStatus(ctx context.Context) error {
 	if !doc.Runs {
 		doc.LocalServer = temporalutil.LocalServer{}
 	}
-	s, err := a.findStore()
-	if err != nil {
-		return err
-	}
-	if s != nil {
+	s, err := a.openStore()
+	if err == nil {
 		defer s.Close() //nolint:errcheck // only read
 		doc.Dashboard = access.ServedAt(ctx, s.State)
+	} else if !errors.Is(err, session.ErrNotFound) {
+		return err
 	}
 	if err := a.result(doc, func() { a.writeLocal(doc) }); err != nil || doc.Runs {
 		return err

@@ -18,6 +18,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/app/cli"
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/platform/temporalutil/temporaltest"
+	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/testkit/jsontest"
 	"github.com/maestro-hive/maestro/internal/testkit/proctest"
 )
@@ -98,6 +99,13 @@ func (d *desk) withProgram() *desk {
 	d.t.Helper()
 	d.bin = filepath.Join(filepath.Dir(temporaltest.Binary(d.t, "maestro-server")), "maestro")
 	return d
+}
+
+// withStore makes an empty store in the directory that MAESTRO_STATE_DIR names.
+func (d *desk) withStore() {
+	d.t.Helper()
+	_, err := store.Create(d.variable("MAESTRO_STATE_DIR"), store.Options{Clock: time.Now})
+	require.NoError(d.t, err)
 }
 
 func (d *desk) set(name, value string) { d.environ = append(d.environ, name+"="+value) }

@@ -27,7 +27,7 @@ func newInbox(a *app) *cobra.Command {
 }
 
 func (a *app) inbox(ctx context.Context) error {
-	doc, err := ask(ctx, a.connector, a.served(a.storeOrTemporalBase), httpapi.ListRequests, control.InboxFilter{})
+	doc, err := ask(ctx, a.connector, a.served(a.shownBase), httpapi.ListRequests, control.InboxFilter{})
 	if err != nil {
 		return err
 	}

@@ -35,7 +35,7 @@ func newList(a *app) *cobra.Command {
 			if err := in.Check(); err != nil {
 				return inputError(err)
 			}
-			return inputError(report(cmd.Context(), a, a.served(a.storeOrTemporalBase), httpapi.ListSessions, in,
+			return inputError(report(cmd.Context(), a, a.served(a.shownBase), httpapi.ListSessions, in,
 				func(doc control.SessionList) {
 					a.writeSessions(doc, in.All())
 				}))

@@ -93,14 +93,15 @@ func testInbox(t *testing.T, d *desk, h session.Request) {
 		return strings.Contains(d.run("list").stderr.String(), "1 session waits open: `maestro inbox`")
 	}, "Temporal's list is never up to date")
 
-	elsewhere := *d // the store is not at hand
+	elsewhere := *d // with another store
 	elsewhere.t = t
 	elsewhere.set("MAESTRO_STATE_DIR", filepath.Join(d.dir, "elsewhere"))
+	elsewhere.withStore()
 	until(t, func() bool {
 		return jsontest.Has(t, elsewhere.must(0, "inbox", "-o", "json"),
 			`{"waiting": [{"status": "help_needed", "commands": ["maestro status s"]}]}`)
 	}, "the session is not listed")
-	elsewhere.ends(2, "is not a store", "resolve", "s", "supply", d.dir)
+	elsewhere.ends(1, "session s has no open request", "resolve", "s", "supply", d.dir)
 }
 
 func TestFilesOfAPersonStandForTheWork(t *testing.T) {

@@ -175,7 +175,7 @@ func (c *resolveCommand) resolve(ctx context.Context, sessionID, path string) er
 // answering has the operations that answer requests. With a server, the person is that of the
 // token.
 func (c *resolveCommand) answering(ctx context.Context) (*backend, error) {
-	p, err := c.served(c.temporalBase(c.findStore))(ctx)
+	p, err := c.served(c.temporalBase(c.openStore))(ctx)
 	switch {
 	case err != nil:
 		return nil, err
@@ -203,18 +203,10 @@ func (c *resolveCommand) explainAnswer(ctx context.Context, p *backend, err erro
 // find finds the request that a selector means, and all that are open.
 func (s selector) find(ctx context.Context, p *backend, sessionID string) (h session.Request, open []session.Request, err error) {
 	doc, err := p.open(ctx, sessionID)
-	switch {
-	case err != nil:
-		return h, nil, err
-	case doc.Known:
+	if err == nil {
 		h, err = s.choose(sessionID, doc.Requests)
-		return h, doc.Requests, err
-	case s.request == "":
-		return h, nil, failf("the open requests of session %s are unknown: no worker answers, and its store is not available here; "+
-			"start a worker, give --state-dir, or choose the request with --request ID", sessionID)
 	}
-	phase, persona, _ := strings.Cut(s.of, "/")
-	return session.Request{ID: s.request, Phase: phase, Persona: persona}, nil, nil
+	return h, doc.Requests, err
 }
 
 // storeSupplied stores the files that a person supplies as an assignment's work.

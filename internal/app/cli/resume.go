@@ -15,7 +15,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/faces/httpapi"
 	"github.com/maestro-hive/maestro/internal/ops/control"
 	"github.com/maestro-hive/maestro/internal/ops/launch"
-	"github.com/maestro-hive/maestro/internal/store"
 )
 
 // resumeCommand is `resume`.
@@ -67,15 +66,7 @@ func (c *resumeCommand) run(ctx context.Context, sessionID string) (err error) {
 	if in.Team, err = c.teamInput(ctx, server, c.team); err != nil {
 		return err
 	}
-	var missing error
-	p, err := c.served(c.temporalBase(func() (*store.Store, error) {
-		s, err := c.openStore()
-		if errors.Is(err, session.ErrNotFound) { // a session that runs needs none
-			missing = err
-			return nil, nil
-		}
-		return s, err
-	}))(ctx)
+	p, err := c.served(c.temporalBase(c.openStore))(ctx)
 	if err != nil {
 		return err
 	}
@@ -84,11 +75,7 @@ func (c *resumeCommand) run(ctx context.Context, sessionID string) (err error) {
 		return err
 	}
 	return c.startAndFollow(ctx, p, &sessionID, "", c.watch, func() (control.Started, error) {
-		doc, err := invoke(ctx, p, httpapi.ResumeSession, httpapi.SessionBody[*control.Resume]{Session: sessionID, Body: &in})
-		if failed, ok := errors.AsType[*control.Error](err); ok && failed.Kind == control.Unavailable && missing != nil {
-			err = missing
-		}
-		return doc, err
+		return invoke(ctx, p, httpapi.ResumeSession, httpapi.SessionBody[*control.Resume]{Session: sessionID, Body: &in})
 	})
 }
 

@@ -281,7 +281,7 @@ func newMCP(a *app) *cobra.Command {
 			"An agent program starts it; `maestro serve` has the same tools over HTTP at " + mcp.Path + ", for the holders of tokens.",
 		Example: "  claude mcp add maestro -- maestro mcp",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			base, done, err := a.storeOrTemporalBase(cmd.Context())
+			base, done, err := a.shownBase(cmd.Context())
 			if err != nil {
 				return err
 			}

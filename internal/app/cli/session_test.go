@@ -217,11 +217,11 @@ func TestASessionIsCancelledWatchedAndLeftAlone(t *testing.T) {
 	})
 	require.Equal(t, session.Running, s.Status)
 
-	elsewhere := *d // the store is not at hand, a worker is
+	elsewhere := *d // without a store, and with another
 	elsewhere.set("MAESTRO_STATE_DIR", filepath.Join(d.dir, "elsewhere"))
-	elsewhere.json(&s, "status", started.Session)
-	require.Equal(t, session.Running, s.Status)
-	require.Equal(t, "step one", s.Phases[0].Assignments[0].Progress)
+	elsewhere.ends(2, "is not a store", "status", started.Session)
+	elsewhere.withStore()
+	elsewhere.prints(`{"status": "running", "team": "solo"}`, "status", started.Session)
 
 	worker.interrupt()
 	require.Equal(t, 0, worker.wait(), worker.stderr.String())

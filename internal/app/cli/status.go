@@ -26,13 +26,12 @@ func newStatus(a *app) *cobra.Command {
 	return a.addServedFlags(&cobra.Command{
 		Use:   "status SESSION",
 		Short: "Show a session's state",
-		Long: "Show a session's state. This works without a worker and, if the store is available, after Temporal has removed " +
-			"the session.",
+		Long:  "Show a session's state. This works without a worker, and after Temporal has removed the session.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := spec.CheckSession(args[0]); err != nil {
 				return usagef("%w", err)
 			}
-			p, err := a.served(a.storeOrTemporalBase)(cmd.Context())
+			p, err := a.served(a.shownBase)(cmd.Context())
 			if err != nil {
 				return err
 			}

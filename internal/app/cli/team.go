@@ -138,12 +138,9 @@ func (c *connector) teamNamed(ctx context.Context, name string) (spec.Team, erro
 	if isFile(name) || spec.CheckName(reference) != nil {
 		return config.LoadTeam(name)
 	}
-	s, err := c.findStore()
+	s, err := c.openStore()
 	if err != nil {
-		return spec.Team{}, err
-	}
-	if s == nil {
-		return spec.Team{}, usagef("file %s not found, and there is no store with registered teams yet; check the path", name)
+		return spec.Team{}, usagef("file %s not found, and no registered team: %w", name, err)
 	}
 	t, err := control.Teams{Base: &control.Base{Store: s, Now: c.now}}.Named(ctx, name)
 	if err != nil {

@@ -47,7 +47,7 @@ func newWatch(a *app) *cobra.Command {
 			if err := spec.CheckSession(args[0]); err != nil {
 				return usagef("%w", err)
 			}
-			p, err := a.served(a.storeOrTemporalBase)(cmd.Context())
+			p, err := a.served(a.shownBase)(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -81,7 +81,7 @@ func (a *app) follow(ctx context.Context, w *lookout) error {
 	code := outcomeCode(v.Status.Status)
 	if code != exitDone {
 		a.reportFailure(v.Status)
-	} else if w.base == nil || w.base.Store != nil { // else its files are elsewhere
+	} else {
 		a.printOutcome(ctx, w, v)
 	}
 	return exit(code)

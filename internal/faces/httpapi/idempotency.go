@@ -54,7 +54,7 @@ func repeatable(base *control.Base, next *http.ServeMux) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		key := r.Header.Get(idempotencyHeader)
 		_, operation := next.Handler(r)
-		if key == "" || r.Method == http.MethodGet || r.Method == http.MethodHead || base.Store == nil || secret[operation] {
+		if key == "" || r.Method == http.MethodGet || r.Method == http.MethodHead || secret[operation] {
 			next.ServeHTTP(w, r)
 			return
 		}

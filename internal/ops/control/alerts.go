@@ -37,12 +37,11 @@ type RaisedAlert struct {
 // List lists the alerts of the last 24 hours.
 func (a Alerts) List(ctx context.Context) (AlertList, error) {
 	doc := AlertList{Alerts: []RaisedAlert{}}
-	s, err := a.viewable(ctx, access.NoTeam)
-	if err != nil {
+	if err := access.Check(ctx, access.View, access.NoTeam); err != nil {
 		return doc, err
 	}
 	since := a.Now().Add(-alertsFor)
-	alerted, err := s.State.Sessions(ctx, state.Filter{Namespace: a.Namespace, AlertedSince: since})
+	alerted, err := a.Store.State.Sessions(ctx, state.Filter{Namespace: a.Namespace, AlertedSince: since})
 	if err != nil {
 		return doc, err
 	}
@@ -50,7 +49,7 @@ func (a Alerts) List(ctx context.Context) (AlertList, error) {
 	alerted = slices.DeleteFunc(alerted, func(s state.Session) bool { return !may(s.Team) })
 	slices.SortFunc(alerted, func(x, y state.Session) int { return timeOf(y.AlertedAt).Compare(timeOf(x.AlertedAt)) })
 	for _, one := range alerted[:min(len(alerted), maxAlerted)] {
-		e, err := s.State.Execution(ctx, a.key(one.Session))
+		e, err := a.Store.State.Execution(ctx, a.key(one.Session))
 		if err != nil || e.Team != one.Team { // it was removed meanwhile
 			continue
 		}

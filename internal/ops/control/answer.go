@@ -30,8 +30,6 @@ import (
 type OpenRequests struct {
 	Session  string            `json:"session"`
 	Requests []session.Request `json:"requests"`
-	// Known is false where neither a worker nor the store says what the session waits for.
-	Known bool `json:"known"`
 }
 
 // Open lists the open requests of a running session. Errors are as of [Requests.Answer].
@@ -47,8 +45,8 @@ func (r Requests) Open(ctx context.Context, sessionID string) (OpenRequests, err
 	if _, err := r.describeRunning(ctx, w); err != nil {
 		return doc, err
 	}
-	open, known, err := w.Requests(ctx)
-	doc.Requests, doc.Known = append(doc.Requests, open...), known
+	open, err := w.Requests(ctx)
+	doc.Requests = append(doc.Requests, open...)
 	return doc, err
 }
 
@@ -118,7 +116,7 @@ func (r Requests) Answer(ctx context.Context, in AnswerInput) (Answered, error) 
 		if err != nil {
 			return err
 		}
-		if answer.Files != "" && r.Store != nil {
+		if answer.Files != "" {
 			if err := r.checkFiles(ctx, r.teamName(ctx, in.Session), "files", answer.Files); err != nil {
 				return err
 			}
@@ -175,26 +173,19 @@ func CheckNote(note string) error {
 
 // verifyApprover adds the sender's person and group to an answer to a request with a quorum. It rejects a
 // program, which is no person, and a sender who is not a member of a group that the request needs. The session counts the
-// persons. It returns the quorum; nil: the request has none, or it is not known.
+// persons. It returns the quorum; nil: the request has none, or is not open.
 func (r Requests) verifyApprover(ctx context.Context, w *sessionstatus.Reader, answer *session.Answer) (*session.Quorum, error) {
 	answer.Person, answer.PersonID, answer.Group = "", "", ""
 	if !answer.Action.OfPhase() {
 		return nil, nil
 	}
 	who, _ := access.Of(ctx)
-	open, known, err := w.Requests(ctx)
+	open, err := w.Requests(ctx)
 	if err != nil {
 		return nil, asNotFound(w.Session, err)
 	}
 	i := slices.IndexFunc(open, func(h session.Request) bool { return h.ID == answer.Request })
-	switch {
-	case !known && who.OnHost() && who.Over() == "":
-		answer.Person, answer.PersonID, answer.Group = who.Person(), who.PersonID, session.AnyGroup
-		return nil, nil
-	case !known:
-		return nil, unavailablef("it is unknown who has to approve in session %s: no worker answers, and its store is not available "+
-			"here; start a worker", w.Session)
-	case i < 0 || open[i].Quorum == nil:
+	if i < 0 || open[i].Quorum == nil {
 		return nil, nil
 	}
 	q := open[i].Quorum

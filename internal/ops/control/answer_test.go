@@ -9,13 +9,13 @@ import (
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/ops/sessionstatus"
 	"github.com/maestro-hive/maestro/internal/platform/temporalutil"
+	"github.com/maestro-hive/maestro/internal/store/state/statetest"
 	"github.com/maestro-hive/maestro/internal/testkit/temporalfake"
 	"github.com/maestro-hive/maestro/workflows"
 )
@@ -107,17 +107,6 @@ func TestAResumeOfAPausedSessionIsOneAnswerToItsRequest(t *testing.T) {
 	})
 }
 
-// asked is a Temporal whose worker answers queries with a status.
-type asked struct {
-	client.Client
-	status session.Status
-}
-
-func (a asked) QueryWorkflow(context.Context, string, string, string, ...any) (converter.EncodedValue, error) {
-	payloads, err := converter.GetDefaultDataConverter().ToPayloads(a.status)
-	return client.NewValue(payloads), err
-}
-
 // TestAnAgentIsNoPersonOfAQuorum: what an agent sends over MCP with a person's rights is not the approval of this person.
 func TestAnAgentIsNoPersonOfAQuorum(t *testing.T) {
 	t.Parallel()
@@ -126,8 +115,10 @@ func TestAnAgentIsNoPersonOfAQuorum(t *testing.T) {
 		ID: "one.approval.1", Kind: session.ForApproval, Phase: "one", Quorum: q,
 		Actions: session.ForApproval.Rule().Actions,
 	}
-	conn := &temporalutil.Connection{Client: asked{status: session.Status{Session: "s", Help: []session.Request{open}}}}
-	b := &Base{Temporal: Connected(conn), Namespace: "default", Now: time.Now}
+	b := newKit(t).Base
+	_, conn := unread()
+	b.Temporal = Connected(conn)
+	statetest.Put(t, b.Store.State, b.key("s"), func(e *session.Execution) { e.Team, e.Help = "crew", []session.Request{open} })
 	w, err := b.reader("s")
 	require.NoError(t, err)
 	token := access.Actor{Name: "ci", Owner: "bob", Via: access.ViaToken}

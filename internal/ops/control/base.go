@@ -20,10 +20,9 @@ type Base struct {
 	// Temporal is the connection; nil, or a function that returns nil, if Temporal cannot be
 	// reached. Then operations use only the store's data.
 	Temporal func() *temporalutil.Connection
-	// Store is nil if none is available. Then operations use only Temporal's data.
+	// Store has the sessions.
 	Store *store.Store
 	// Serves: the callers are on other hosts. Answers are bounded, and name no directory of this host.
-	// It needs a store.
 	Serves bool
 	// Namespace is the namespace of the sessions.
 	Namespace string
@@ -62,23 +61,6 @@ func (b *Base) connected() (*temporalutil.Connection, error) {
 	}
 	return nil, &Error{Problem{Kind: Unavailable, Reason: NoTemporal}, errors.New( //nolint:staticcheck // a name
 		"Temporal cannot be reached")}
-}
-
-// stored is the store, or the error that there is none.
-func (b *Base) stored() (*store.Store, error) {
-	if b.Store != nil {
-		return b.Store, nil
-	}
-	return nil, unavailablef("no store is available here")
-}
-
-// viewable is the store, if the caller may view what is a team's.
-func (b *Base) viewable(ctx context.Context, team string) (*store.Store, error) {
-	s, err := b.stored()
-	if err == nil {
-		err = access.Check(ctx, access.View, team)
-	}
-	return s, err
 }
 
 func (b *Base) key(sessionID string) session.Key {
@@ -125,10 +107,8 @@ func (b *Base) teamName(ctx context.Context, sessionID string) string {
 	if err != nil {
 		return access.AllTeams
 	}
-	if b.Store != nil {
-		if e, err := b.Store.State.Execution(ctx, w.Key()); err == nil && e.Team != "" {
-			return e.Team
-		}
+	if e, err := b.Store.State.Execution(ctx, w.Key()); err == nil && e.Team != "" {
+		return e.Team
 	}
 	if w.Conn != nil {
 		if info, err := w.Describe(ctx); err == nil {

@@ -92,8 +92,7 @@ type ExamineInput struct {
 // Examine checks what sessions need, and returns remedies. It shows data of all teams, and takes
 // some seconds: without again, the result may be a minute old.
 func (h Health) Examine(ctx context.Context, in ExamineInput) (Examination, error) {
-	s, err := h.viewable(ctx, access.AllTeams)
-	if err != nil {
+	if err := access.Check(ctx, access.View, access.AllTeams); err != nil {
 		return Examination{}, err
 	}
 	fresh := examinedFor
@@ -101,7 +100,7 @@ func (h Health) Examine(ctx context.Context, in ExamineInput) (Examination, erro
 		fresh = askedFor
 	}
 	found, at, err := h.examined.get(ctx, h.Now, fresh, func(ctx context.Context) ([]Finding, error) {
-		findings, err := h.Examiner(ctx, s, h.conn(), h.Now)
+		findings, err := h.Examiner(ctx, h.Store, h.conn(), h.Now)
 		for _, d := range h.Directories {
 			dir := d.Source(ctx).Dir
 			if why := unreadable(dir); why != nil {
@@ -123,13 +122,12 @@ func (h Health) Examine(ctx context.Context, in ExamineInput) (Examination, erro
 
 // Size counts the files of the store, at most once in ten minutes.
 func (h Health) Size(ctx context.Context) (StoreSize, error) {
-	s, err := h.viewable(ctx, access.NoTeam)
-	if err != nil {
+	if err := access.Check(ctx, access.View, access.NoTeam); err != nil {
 		return StoreSize{}, err
 	}
 	size, at, err := h.counted.get(ctx, h.Now, countedFor, h.count)
-	doc := StoreSize{Store: s.ID(), Size: size, CountedAt: at}
-	if left, err := diskspace.Of(s.Dir()); err == nil {
+	doc := StoreSize{Store: h.Store.ID(), Size: size, CountedAt: at}
+	if left, err := diskspace.Of(h.Store.Dir()); err == nil {
 		doc.FreeBytes = left.Bytes
 	}
 	return doc, err

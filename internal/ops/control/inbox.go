@@ -111,10 +111,8 @@ func (r Requests) Inbox(ctx context.Context, f InboxFilter) (Inbox, error) {
 			return doc, err
 		}
 	}
-	if r.Store != nil {
-		if doc.Waiting, err = r.inThisStore(ctx, running); err != nil {
-			return doc, err
-		}
+	if doc.Waiting, err = r.inThisStore(ctx, running); err != nil {
+		return doc, err
 	}
 	doc.Waiting = Together(append(doc.Waiting, r.onlyInTemporal(ctx, running)...))
 	slices.SortStableFunc(doc.Waiting, func(x, y InboxEntry) int {
@@ -234,7 +232,7 @@ func (r Requests) stuck(ctx context.Context, sessionID string) string {
 
 // keeps reports whether the store has a session from Temporal's list.
 func (r Requests) keeps(ctx context.Context, l ListedSession) bool {
-	if r.Store == nil || l.Store != r.Store.ID() {
+	if l.Store != r.Store.ID() {
 		return false
 	}
 	_, err := r.Store.State.Execution(ctx, r.key(l.Session))

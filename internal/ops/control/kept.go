@@ -49,24 +49,20 @@ func (b *Base) inStore(ctx context.Context, sessionID string) (*store.Store, ses
 	if err := invalid("session", spec.CheckSession(sessionID)); err != nil {
 		return nil, key, err
 	}
-	s, err := b.stored()
-	if err == nil {
-		err = b.may(ctx, access.View, sessionID)
-	}
-	if err != nil {
+	if err := b.may(ctx, access.View, sessionID); err != nil {
 		return nil, key, err
 	}
-	known, err := s.State.HasSession(ctx, key)
+	known, err := b.Store.State.HasSession(ctx, key)
 	if err != nil {
 		return nil, key, err
 	}
 	if !known {
-		where := fmt.Sprintf("the store in %s (namespace %s)", s.Dir(), key.Namespace)
+		where := fmt.Sprintf("the store in %s (namespace %s)", b.Store.Dir(), key.Namespace)
 		return nil, key, &Error{
 			Problem{Kind: NotFound, Session: sessionID, Reason: UnknownSession}, &NotStoredError{sessionID, where, b.others(ctx)},
 		}
 	}
-	return s, key, nil
+	return b.Store, key, nil
 }
 
 // others lists the store's sessions that the caller may view.

@@ -24,9 +24,6 @@ type LiveLogs []*workdir.Dirs
 
 // LiveLogs lists the directories in which workers of this host work, from their offers.
 func (b *Base) LiveLogs(ctx context.Context) LiveLogs {
-	if b.Store == nil {
-		return nil
-	}
 	roots := map[string]bool{workdir.DefaultRoot(b.Store.Dir()): true}
 	host, err := os.Hostname()
 	offers, _ := b.Store.State.Offers(ctx)

@@ -75,7 +75,7 @@ func (m Money) Raise(ctx context.Context, sessionID string, in Raise) (Raised, e
 // reads it later.
 func (m Money) checkRaise(ctx context.Context, sessionID string, r workflows.Raise) error {
 	scope := r.Scope()
-	if scope == "" || m.Store == nil {
+	if scope == "" {
 		return nil
 	}
 	a, err := m.Store.State.Account(ctx, m.key(sessionID))

@@ -72,7 +72,7 @@ func (m Money) Day(ctx context.Context, team string) (Day, error) {
 	if err := invalid("team", spec.CheckName(team)); err != nil {
 		return Day{}, err
 	}
-	if _, err := m.viewable(ctx, team); err != nil {
+	if err := access.Check(ctx, access.View, team); err != nil {
 		return Day{}, err
 	}
 	return m.day(ctx, team)
@@ -81,11 +81,10 @@ func (m Money) Day(ctx context.Context, team string) (Day, error) {
 // Days lists the daily budgets of the teams that the caller may view, sorted by team.
 func (m Money) Days(ctx context.Context) (DayList, error) {
 	doc := DayList{Days: []Day{}}
-	s, err := m.viewable(ctx, access.NoTeam)
-	if err != nil {
+	if err := access.Check(ctx, access.View, access.NoTeam); err != nil {
 		return doc, err
 	}
-	teams, err := s.State.DayTeams(ctx)
+	teams, err := m.Store.State.DayTeams(ctx)
 	if err != nil {
 		return doc, err
 	}
@@ -108,10 +107,6 @@ func (m Money) RaiseDay(ctx context.Context, team string, r DayRaise) (day Day, 
 	if err := invalid("team", spec.CheckName(team)); err != nil {
 		return day, err
 	}
-	s, err := m.stored()
-	if err != nil {
-		return day, err
-	}
 	id := cmp.Or(changeID(ctx, "raise-day", m.Namespace, team, r), rand.Text())
 	event := access.Event{Action: "budget.raise", Team: team, Subject: budget.DayScope, Detail: raiseDetail(r.Tokens, r.USD, r.Note)}
 	err = m.Audit.Change(ctx, access.Operate, event, func(ctx context.Context) error {
@@ -127,7 +122,7 @@ func (m Money) RaiseDay(ctx context.Context, team string, r DayRaise) (day Day, 
 		case r.USD > 0 && day.Cap.USD == 0:
 			return invalidf("", "team %s has no daily budget of USD", team)
 		}
-		if _, err := s.State.AddRaise(ctx, session.Key{}, budget.Raise{
+		if _, err := m.Store.State.AddRaise(ctx, session.Key{}, budget.Raise{
 			ID: id, Scope: budget.DayScope, Team: team, Added: cost.Amount{Tokens: r.Tokens, USD: r.USD},
 			By: textfmt.Shorten(actor(ctx), session.MaxMessage), Note: textfmt.Shorten(r.Note, session.MaxMessage),
 		}, ""); err != nil {

@@ -14,10 +14,7 @@ type PersonList struct {
 
 // ofPeople asks the people who have accounts.
 func ofPeople[T any](a Access, do func(*access.People) (T, error)) (doc T, err error) {
-	s, err := a.stored()
-	if err == nil {
-		doc, err = do(access.NewPeople(s.State, a.Audit, a.Now))
-	}
+	doc, err = do(access.NewPeople(a.Store.State, a.Audit, a.Now))
 	if errors.Is(err, access.ErrNoServer) {
 		err = unavailablef("%w", err)
 	}

@@ -19,11 +19,10 @@ type Pool struct{ *Base }
 
 // Workers lists workers, agents and queues.
 func (p Pool) Workers(ctx context.Context) (workerpool.Roster, error) {
-	s, err := p.viewable(ctx, access.NoTeam)
-	if err != nil {
+	if err := access.Check(ctx, access.View, access.NoTeam); err != nil {
 		return workerpool.Roster{}, err
 	}
-	return workerpool.Look(ctx, s, p.conn(), spec.Team{}, p.Now())
+	return workerpool.Look(ctx, p.Store, p.conn(), spec.Team{}, p.Now())
 }
 
 // BreakerList is the breakers of a store, sorted by name.
@@ -33,11 +32,10 @@ type BreakerList struct {
 
 // Breakers lists the breakers of the store's agents.
 func (p Pool) Breakers(ctx context.Context) (BreakerList, error) {
-	s, err := p.viewable(ctx, access.NoTeam)
-	if err != nil {
+	if err := access.Check(ctx, access.View, access.NoTeam); err != nil {
 		return BreakerList{}, err
 	}
-	all, err := workerpool.Breakers(ctx, s, p.Now())
+	all, err := workerpool.Breakers(ctx, p.Store, p.Now())
 	return BreakerList{all}, err
 }
 

@@ -170,15 +170,12 @@ func (s Sessions) List(ctx context.Context, f SessionFilter) (doc SessionList, e
 	}
 	known, most := []ListedSession{}, allSessions
 	if conn := s.conn(); conn != nil {
-		if f.All() && (f.may == nil || s.Store != nil) { // else those that count may be the last
+		if f.All() { // else those that count may be the last
 			most = f.Limit + 1
 		}
 		if known, err = visible(ctx, conn, most, f.condition()); err != nil {
 			return doc, err
 		}
-	}
-	if s.Store == nil {
-		return f.page(known), nil
 	}
 	stored, err := s.indexedSessions(ctx, f, known)
 	if err != nil {
@@ -290,9 +287,7 @@ func (s Sessions) Known(ctx context.Context) (ids []string) {
 	if access.Check(ctx, access.View, access.AllTeams) != nil {
 		return nil
 	}
-	if s.Store != nil {
-		ids, _ = s.Store.State.SessionNames(ctx, s.Namespace)
-	}
+	ids, _ = s.Store.State.SessionNames(ctx, s.Namespace)
 	if conn := s.conn(); conn != nil {
 		listed, _ := visible(ctx, conn, listPage, "")
 		for _, l := range listed {

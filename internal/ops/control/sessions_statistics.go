@@ -31,9 +31,6 @@ func (f HistoryFilter) selected(ctx context.Context, b *Base) (state.Filter, err
 	if err != nil {
 		return state.Filter{}, err
 	}
-	if _, err := b.stored(); err != nil {
-		return state.Filter{}, err
-	}
 	teams, err := seen(ctx, f.Teams)
 	return state.Filter{
 		Namespace: b.Namespace, Teams: teams, Status: f.Status, Since: f.Since, Until: f.Until, Labels: labels,

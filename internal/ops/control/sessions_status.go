@@ -26,9 +26,6 @@ func (s Sessions) Status(ctx context.Context, sessionID string) (sessionstatus.S
 	v.Status = v.Clone()
 	v.Course.Source, v.Interventions = nil, []sessionstatus.Intervention{} // a source is a directory of one host
 	s.addTickets(ctx, &v)
-	if s.Store == nil {
-		return v, nil
-	}
 	s.addWork(ctx, &v)
 	checkpoint, err := s.Store.Checkpoint(ctx, v.Checkpoint)
 	if err != nil { // it is damaged, or not stored yet
@@ -63,7 +60,7 @@ func (s Sessions) addTeam(ctx context.Context, v *sessionstatus.Session, c sessi
 // an error earlier than the session.
 func (s Sessions) addTickets(ctx context.Context, v *sessionstatus.Session) {
 	conn := s.conn()
-	if conn == nil || s.Store == nil || v.Status.Status.Closed() {
+	if conn == nil || v.Status.Status.Closed() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, ticketPatience)
@@ -133,9 +130,6 @@ func AddTimes(v *session.Status, attempts []Attempt, now time.Time) {
 
 // Dashboard is the address of the page of a session; empty: no server serves the store.
 func (s Sessions) Dashboard(ctx context.Context, sessionID string) string {
-	if s.Store == nil {
-		return ""
-	}
 	if at := access.ServedAt(ctx, s.Store.State); at != "" {
 		return at + access.PagePath(sessionID, "")
 	}

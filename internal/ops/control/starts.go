@@ -175,13 +175,9 @@ func (s Starts) prepareStart(ctx context.Context, t spec.Team, in NewSession) (*
 
 // launcher starts sessions of the store for the caller.
 func (s Starts) launcher(ctx context.Context) (*launch.Launcher, error) {
-	st, err := s.stored()
-	if err != nil {
-		return nil, err
-	}
 	conn, err := s.connected()
 	who, _ := access.Of(ctx)
-	return &launch.Launcher{Conn: conn, Store: st, By: session.Starter{
+	return &launch.Launcher{Conn: conn, Store: s.Store, By: session.Starter{
 		StartedBy: who.Person(), StartedByID: who.PersonID,
 		StartedOver: who.Over(),
 	}, Now: s.Now}, err
@@ -276,18 +272,14 @@ func (s Starts) Preview(ctx context.Context, in NewSession) (Plan, error) {
 	if err != nil {
 		return Plan{}, err
 	}
-	st, err := s.stored()
-	if err != nil {
-		return Plan{}, err
-	}
 	next, err := s.newSession(ctx, t, in)
 	if err == nil {
-		err = s.files(ctx, st, in, &next)
+		err = s.files(ctx, s.Store, in, &next)
 	}
 	if err != nil {
 		return Plan{}, err
 	}
-	l := launch.Launcher{Store: st, Now: s.Now}
+	l := launch.Launcher{Store: s.Store, Now: s.Now}
 	entries, err := l.Plan(ctx, next)
 	if err != nil {
 		return Plan{}, startError(err)

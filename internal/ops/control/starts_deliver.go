@@ -110,11 +110,7 @@ func withDelivery(t spec.Team, done session.Course, in Deliver) (spec.Team, stri
 
 // DeliveryAgents lists the agents of kind delivery that workers offer.
 func (s Starts) DeliveryAgents(ctx context.Context) ([]string, error) {
-	st, err := s.stored()
-	if err != nil {
-		return nil, err
-	}
-	offers, err := st.State.Offers(ctx)
+	offers, err := s.Store.State.Offers(ctx)
 	names := map[string]bool{}
 	for _, o := range offers {
 		for name, a := range o.Agents {

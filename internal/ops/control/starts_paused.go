@@ -15,10 +15,7 @@ func (s Starts) resumeRunning(ctx context.Context, w *sessionstatus.Reader, in R
 	if err != nil {
 		return doc, err
 	}
-	doc = Started{Foreseen: foreseen, RunID: v.RunID, Admitted: true}
-	if s.Store != nil {
-		doc.Store = s.Store.ID()
-	}
+	doc = Started{Foreseen: foreseen, RunID: v.RunID, Store: s.Store.ID(), Admitted: true}
 	for _, phase := range foreseen.Continued {
 		answered, err := goOn(ctx, w, v.Help, phase)
 		if err != nil {
@@ -53,9 +50,6 @@ func (s Starts) paused(ctx context.Context, w *sessionstatus.Reader, in Resume) 
 			fmt.Errorf("session %s has not ended (%s), so its work cannot be changed; cancel it first", w.Session, v.Status.Status),
 		}
 	}
-	if queried := w.Query(ctx); queried != nil { // also from other stores
-		v.Phases, v.Help = queried.Phases, queried.Help
-	}
 	doc = Foreseen{Session: w.Session, Run: v.Run, Continued: s.pausedAfter(ctx, v)}
 	if len(doc.Continued) == 0 {
 		if len(v.Help) > 0 {
@@ -81,8 +75,7 @@ func (s Starts) pausedAfter(ctx context.Context, v sessionstatus.Session) []stri
 	return parked
 }
 
-// needsApproval reports whether a phase of a session's team needs approval. If the session's store
-// is not available, the result is true.
+// needsApproval reports whether a phase of a session's team needs approval. If the team cannot be read, the result is true.
 func (s Starts) needsApproval(ctx context.Context, sessionID, phase string) bool {
 	k, err := s.keptTeam(ctx, sessionID)
 	if err != nil {

@@ -115,15 +115,11 @@ func (s Starts) Upload(ctx context.Context, to Recipient, archive io.Reader) (do
 		return doc, err
 	}
 	err = s.Audit.Change(ctx, access.Operate, event, func(ctx context.Context) error {
-		st, err := s.stored()
-		if err != nil {
-			return err
-		}
 		ignored, err := s.ignored(ctx, to)
 		if err != nil {
 			return err
 		}
-		snap, err := unpacked(ctx, st, archive, cas.SnapshotOptions{Ignore: ignored, Include: to.Include})
+		snap, err := unpacked(ctx, s.Store, archive, cas.SnapshotOptions{Ignore: ignored, Include: to.Include})
 		if refused, ok := errors.AsType[*cas.RefusedError](err); ok {
 			return invalid("archive", refused)
 		}

@@ -12,7 +12,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/core/textfmt"
 	"github.com/maestro-hive/maestro/internal/models/config"
-	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/store/cas"
 	"github.com/maestro-hive/maestro/internal/store/state"
 )
@@ -101,10 +100,6 @@ type TeamChange struct {
 // Register registers a team with the store: a version of it, which is then the newest. Its name is
 // the digest of its content; the same content again changes nothing.
 func (t Teams) Register(ctx context.Context, in Registration) (doc TeamChange, err error) {
-	s, err := t.stored()
-	if err != nil {
-		return doc, err
-	}
 	if in.Name != "" { // the name is checked before the text, so a denied caller gets no error about the text
 		err := invalid("name", spec.CheckName(in.Name))
 		if err == nil {
@@ -135,11 +130,11 @@ func (t Teams) Register(ctx context.Context, in Registration) (doc TeamChange, e
 	event := access.Event{Action: "team.register", Team: crew.Name, Subject: doc.Digest.Short()}
 	err = t.Audit.Change(ctx, access.Admin, event, func(ctx context.Context) error {
 		for _, blob := range [][]byte{data, []byte(in.Text)} {
-			if _, err := s.Content.PutBlob(ctx, blob); err != nil {
+			if _, err := t.Store.Content.PutBlob(ctx, blob); err != nil {
 				return err
 			}
 		}
-		doc.Changed, doc.Versions, err = s.State.AddTeamVersion(ctx, version)
+		doc.Changed, doc.Versions, err = t.Store.State.AddTeamVersion(ctx, version)
 		return err
 	})
 	return doc, err
@@ -148,11 +143,10 @@ func (t Teams) Register(ctx context.Context, in Registration) (doc TeamChange, e
 // List lists the registered teams that the caller may see.
 func (t Teams) List(ctx context.Context) (TeamList, error) {
 	doc := TeamList{Teams: []ListedTeam{}}
-	s, err := t.viewable(ctx, access.NoTeam)
-	if err != nil {
+	if err := access.Check(ctx, access.View, access.NoTeam); err != nil {
 		return doc, err
 	}
-	all, err := s.State.TeamVersions(ctx, "")
+	all, err := t.Store.State.TeamVersions(ctx, "")
 	may := access.Visible(ctx)
 	for i, v := range all {
 		if !may(v.Team) {
@@ -163,7 +157,7 @@ func (t Teams) List(ctx context.Context) (TeamList, error) {
 			continue
 		}
 		listed := ListedTeam{Name: v.Team, Digest: v.Digest, Phases: []string{}, By: v.By, At: v.At, Versions: 1}
-		crew, err := s.Team(ctx, v.Digest)
+		crew, err := t.Store.Team(ctx, v.Digest)
 		if err != nil {
 			listed.Damage = err.Error()
 		}
@@ -193,10 +187,10 @@ func (t Teams) Remove(ctx context.Context, name string) (TeamChange, error) {
 		return doc, err
 	}
 	err := t.Audit.Change(ctx, access.Admin, access.Event{Action: "team.remove", Team: name}, func(ctx context.Context) error {
-		s, versions, err := t.versions(ctx, name)
+		versions, err := t.versions(ctx, name)
 		if err == nil {
 			doc.Digest, doc.Changed = versions[0].Digest, true
-			err = s.State.RemoveTeam(ctx, name)
+			err = t.Store.State.RemoveTeam(ctx, name)
 		}
 		return err
 	})
@@ -215,35 +209,32 @@ func (t Teams) Named(ctx context.Context, reference string) (spec.Team, error) {
 func (t Teams) version(ctx context.Context, name, digest string) (all []state.TeamVersion, v state.TeamVersion, crew spec.Team,
 	err error,
 ) {
-	s, all, err := t.versions(ctx, name)
+	all, err = t.versions(ctx, name)
 	if err == nil {
 		v, err = versionOf(all, digest)
 	}
 	if err == nil {
-		crew, err = s.Team(ctx, v.Digest)
+		crew, err = t.Store.Team(ctx, v.Digest)
 	}
 	return all, v, crew, err
 }
 
 // versions are those of a registered team that the caller may see, the newest first.
-func (t Teams) versions(ctx context.Context, name string) (*store.Store, []state.TeamVersion, error) {
-	s, err := t.stored()
-	if err == nil {
-		err = invalid("name", spec.CheckName(name))
-	}
+func (t Teams) versions(ctx context.Context, name string) ([]state.TeamVersion, error) {
+	err := invalid("name", spec.CheckName(name))
 	if err == nil {
 		err = access.Check(ctx, access.View, name)
 	}
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	versions, err := s.State.TeamVersions(ctx, name)
+	versions, err := t.Store.State.TeamVersions(ctx, name)
 	if err != nil || len(versions) > 0 {
-		return s, versions, err
+		return versions, err
 	}
-	all, err := s.State.TeamVersions(ctx, "")
+	all, err := t.Store.State.TeamVersions(ctx, "")
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	may := access.Visible(ctx)
 	var known []string
@@ -252,7 +243,7 @@ func (t Teams) versions(ctx context.Context, name string) (*store.Store, []state
 			known = append(known, v.Team)
 		}
 	}
-	return nil, nil, notFoundf("team %q is not registered in the store in %s%s", name, s.Dir(),
+	return nil, notFoundf("team %q is not registered in the store in %s%s", name, t.Store.Dir(),
 		textfmt.Suggest(name, known, "it has"))
 }
 

@@ -5,7 +5,7 @@
 //
 // Start reading in reader.go, at Look:
 //
-//	reader.go   which sources are asked, in which order, how long a worker may take to answer, and whether a run is admitted
+//	reader.go   which sources are asked, in which order, and whether a run is admitted
 //	merge.go    which source counts, what Temporal adds, what is said if it no longer has the session, and why a session has
 //	            ended
 //	join.go     the status in the store, with what assignments and pull requests have done since the newest boundary

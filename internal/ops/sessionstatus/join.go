@@ -12,7 +12,7 @@ import (
 // stored reads the session's status as of its newest boundary, with later changes from the rounds of assignments at
 // work and from the breakers that they wait for; nil if the state has none.
 func (w *Reader) stored(ctx context.Context, owner string) (*session.Execution, error) {
-	if w.Store == nil || owner != "" && owner != w.Store.ID() {
+	if owner != "" && owner != w.Store.ID() {
 		return nil, nil
 	}
 	e, err := w.Store.State.Execution(ctx, w.Key())

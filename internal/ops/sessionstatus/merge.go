@@ -28,8 +28,7 @@ type facts struct {
 	away bool
 	// description is nil for a session that Temporal does not have.
 	description *workflowservice.DescribeWorkflowExecutionResponse
-	// document is the status document, joined with records; nil if the store is not available or
-	// does not have it.
+	// document is the status document, joined with records; nil if the store does not have it.
 	document *session.Execution
 	// account is nil if there is no document.
 	account *state.Account
@@ -37,8 +36,6 @@ type facts struct {
 	unreadable error
 	// wait is what the session needs the store for; empty: nothing.
 	wait string
-	// queried is a worker's answer. It is requested only if there is no document.
-	queried *session.Status
 	// end is the end of a closed session that did not complete.
 	end error
 	// idle lists the queues with work that have no poller.
@@ -65,8 +62,7 @@ func (f facts) behind() bool {
 }
 
 // merge adds to the status document what only Temporal has: whether the session has ended, and how;
-// retry times, queues and heartbeats. Without a document, it uses a worker's answer, and without
-// that the memo.
+// retry times, queues and heartbeats. Without a document, it uses the search attributes and the memo.
 func merge(sessionID string, f facts) Session {
 	v := base(sessionID, f)
 	addCosts(&v, f.account)
@@ -102,27 +98,21 @@ func merge(sessionID string, f facts) Session {
 
 // base is the most detailed status of all sources.
 func base(sessionID string, f facts) Session {
-	switch {
-	case f.document != nil:
+	if f.document != nil {
 		v := Session{
 			Status: f.document.Status, RunID: f.document.RunID, stored: true, Revision: f.document.Revision,
 			Course: f.document.Course,
 		}
 		v.LeftOut = v.Course.LeftOut()
 		return v
-	case f.queried != nil:
-		return Session{Status: *f.queried}
 	}
 	info := f.info()
 	summary := Memo[workflows.MemoSummary](info, workflows.MemoStatus)
-	s := session.Status{
-		Session: sessionID, Team: Memo[string](info, workflows.MemoTeam), Status: session.Admitted, Run: 1,
+	return Session{Status: session.Status{
+		Session: sessionID, Team: Memo[string](info, workflows.MemoTeam), Run: 1,
+		Status:     cmp.Or(session.State(Attribute[string](info, workflows.AttributeStatus.GetName())), summary.Status, session.Admitted),
 		Checkpoint: summary.Checkpoint, Usage: summary.Usage, Reason: summary.Reason,
-	}
-	if summary.Status != "" {
-		s.Status = summary.Status
-	}
-	return Session{Status: s}
+	}}
 }
 
 // addCosts adds a session's costs and budget.
@@ -153,7 +143,7 @@ func overlay(v *Session, f facts) {
 	v.ClosedAt = nil
 	switch {
 	case f.behind():
-		v.Status.Status, v.Reason = session.Admitted, ""
+		v.Status.Status, v.Reason, v.Help = session.Admitted, "", nil
 	case v.Status.Status.Closed():
 		v.Status.Status = session.Running // the document has the end a moment before Temporal, or the session was reset
 	}
@@ -167,7 +157,7 @@ func overlay(v *Session, f facts) {
 		case activities.AwaitBreakerName:
 			overlayWait(v, id, a, p)
 		case activities.RoundName:
-			overlayRound(v, id, a, p, f.document == nil)
+			overlayRound(a, p)
 		default:
 		}
 	}
@@ -180,15 +170,9 @@ func overlay(v *Session, f facts) {
 	}
 }
 
-// overlayRound shows an assignment whose round is at work or waits. isMissing: its base does not have the round.
-func overlayRound(
-	v *Session, id spec.AssignmentID, a *session.AssignmentStatus, p *workflowpb.PendingActivityInfo, isMissing bool,
-) {
+// overlayRound shows an assignment whose round is at work or waits.
+func overlayRound(a *session.AssignmentStatus, p *workflowpb.PendingActivityInfo) {
 	h, beaten := heartbeat(p)
-	if beaten && isMissing {
-		a.Attempts += h.Attempt - 1
-		a.Usage = a.Usage.Add(h.Spent)
-	}
 	switch p.GetState() {
 	case enumspb.PENDING_ACTIVITY_STATE_STARTED:
 		a.Status = session.Running

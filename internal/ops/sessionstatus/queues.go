@@ -73,7 +73,7 @@ func (w *Reader) undelivered(f facts, silent error) string {
 // not available. A worker that has ended is missing here at once, while Temporal lists its pollers
 // for some time.
 func (w *Reader) offeredQueues(ctx context.Context, f facts) map[string]bool {
-	if w.Store == nil || Memo[string](f.info(), workflows.MemoStore) != w.Store.ID() {
+	if Memo[string](f.info(), workflows.MemoStore) != w.Store.ID() {
 		return nil
 	}
 	offers, err := w.Store.State.Offers(ctx)

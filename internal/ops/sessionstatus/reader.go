@@ -18,18 +18,13 @@ import (
 	"github.com/maestro-hive/maestro/workflows"
 )
 
-// queryPatience limits the wait for a worker's answer if the store is not available.
-const queryPatience = 5 * time.Second
-
-// Reader reads one session: from Temporal, and from the store if there is one. It writes no
-// history, and has no state.
+// Reader reads one session, from Temporal and from the store. It writes no history, and has no state.
 type Reader struct {
 	// Conn is nil if Temporal cannot be reached: then only the store is read.
 	Conn *temporalutil.Connection
 	// Namespace is that of the session if there is no connection.
 	Namespace string
-	// Store is nil if none is available.
-	Store *store.Store
+	Store     *store.Store
 	// Session is the id.
 	Session string
 	// Now returns the current time.
@@ -54,10 +49,10 @@ func (e *OtherWorkflowError) Error() string {
 	return e.id + " is a workflow, but not a Maestro session"
 }
 
-// Admitted reports whether a run of the session, or one that continues it as new, was admitted. The
-// store, if it is available, has its document by then.
+// Admitted reports whether a run of the session, or one that continues it as new, was admitted. The store has its document by
+// then.
 func (w *Reader) Admitted(v Session, run string) bool {
-	return (v.RunID == run || v.firstRun == run) && v.Status.Status != session.Admitted && (w.Store == nil || v.stored)
+	return (v.RunID == run || v.firstRun == run) && v.Status.Status != session.Admitted && v.stored
 }
 
 // Describe returns Temporal's description of the session: [ErrUnknown] if Temporal does not have
@@ -84,9 +79,6 @@ func (w *Reader) description(ctx context.Context) (*workflowservice.DescribeWork
 
 // Kept reports whether the store has the session.
 func (w *Reader) Kept(ctx context.Context) bool {
-	if w.Store == nil {
-		return false
-	}
 	_, err := w.Store.State.Execution(ctx, w.Key())
 	return err == nil
 }
@@ -117,8 +109,6 @@ func (w *Reader) Look(ctx context.Context) (Session, error) {
 		return merge(w.Session, f), nil
 	case info.GetType().GetName() != workflows.TeamSessionName:
 		return Session{}, &OtherWorkflowError{w.Session}
-	case f.document == nil:
-		f.queried = w.Query(ctx)
 	}
 	f.wait = storeWait(f)
 	if info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
@@ -142,34 +132,16 @@ func (w *Reader) account(ctx context.Context) *state.Account {
 	return &a
 }
 
-// Query queries a worker; nil if none answers in time.
-func (w *Reader) Query(ctx context.Context) *session.Status {
-	bounded, cancel := context.WithTimeout(ctx, queryPatience)
-	defer cancel()
-	answer, err := w.Conn.QueryWorkflow(bounded, w.Session, "", workflows.StatusQuery)
-	if err != nil {
-		return nil
-	}
-	var s session.Status
-	if err := answer.Get(&s); err != nil || s.Session == "" {
-		return nil
-	}
-	return &s
-}
-
-// Requests lists the open requests of a running session: by a worker's answer or, if none answers,
-// by its status document. known is false if both are missing.
-func (w *Reader) Requests(ctx context.Context) (open []session.Request, known bool, err error) {
-	if s := w.Query(ctx); s != nil {
-		return s.Help, true, nil
-	}
+// Requests lists the open requests of the current run of a session, as of its newest boundary.
+func (w *Reader) Requests(ctx context.Context) ([]session.Request, error) {
 	var f facts
-	if f.description, err = w.description(ctx); err != nil || w.Store == nil {
-		return nil, false, err
+	var err error
+	if f.description, err = w.description(ctx); err != nil {
+		return nil, err
 	}
 	e, err := w.Store.State.Execution(ctx, w.Key())
-	if f.document = &e; err != nil || f.behind() {
-		return nil, false, nil
+	if f.document = &e; errors.Is(err, session.ErrNotFound) || err == nil && f.behind() {
+		return nil, nil
 	}
-	return e.Help, true, nil
+	return e.Help, err
 }

@@ -5,7 +5,6 @@ package temporalfake
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"strconv"
 	"strings"
 	"sync"
@@ -178,11 +177,6 @@ func (u taken) Get(_ context.Context, into any) error {
 // CancelWorkflow notes that a session is to end.
 func (t *Temporal) CancelWorkflow(_ context.Context, id, _ string) error {
 	return t.note(id, "cancel", nil)
-}
-
-// QueryWorkflow fails, as no worker answers.
-func (t *Temporal) QueryWorkflow(context.Context, string, string, string, ...any) (converter.EncodedValue, error) {
-	return nil, errors.New("no worker answers")
 }
 
 // ExecuteWorkflow starts a session.
