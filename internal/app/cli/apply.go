@@ -93,7 +93,7 @@ func (c *applyCommand) run(ctx context.Context, sessionID string, branch bool) e
 	defer p.close()
 	result, err := p.result(ctx, sessionID)
 	if err != nil {
-		return c.explain(ctx, p, err)
+		return c.explain(err)
 	}
 	c.printDamage(result.Damage)
 	doc := applyDocument{Result: result, DryRun: c.dryRun, Files: []apply.File{}, Conflicts: []apply.Conflict{}}

@@ -109,7 +109,7 @@ func (c *getCommand) get(ctx context.Context, sessionID string, wanted []string)
 	defer p.close()
 	newest, err := p.newest(ctx, sessionID, wanted)
 	if err != nil {
-		return c.explain(ctx, p, err)
+		return c.explain(err)
 	}
 	c.printDamage(newest.Damage)
 	files, err := c.export(ctx, newest.Work.Store, newest.Work.Tree, wanted)

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"slices"
@@ -279,18 +278,6 @@ func (p *backend) status(ctx context.Context, sessionID string) (sessionstatus.S
 	return invoke(ctx, p, httpapi.ReadSession, httpapi.OfSession{Session: sessionID})
 }
 
-// known lists sessions, for suggestions: a hint that is missing does no harm.
-func (p *backend) known(ctx context.Context) (ids []string) {
-	if p.base != nil {
-		return control.Sessions{Base: p.base}.Known(ctx)
-	}
-	all, _ := client.Call(ctx, p.server, httpapi.ListSessions, control.SessionFilter{Limit: 1000})
-	for _, l := range all.Sessions {
-		ids = append(ids, l.Session)
-	}
-	return ids
-}
-
 // dashboard is the address of the page of a session; empty: no server serves the store.
 func (p *backend) dashboard(ctx context.Context, sessionID string) string {
 	if p.base == nil {
@@ -307,7 +294,7 @@ func ask[I, O any](ctx context.Context, c *connector, at place, o httpapi.Operat
 	}
 	defer p.close()
 	doc, err = invoke(ctx, p, o, in)
-	return doc, c.explain(ctx, p, err)
+	return doc, c.explain(err)
 }
 
 // report runs one operation, and prints its document, as JSON or with write for people.
@@ -333,18 +320,6 @@ func byName[O any](a *app, about cobra.Command, o httpapi.Operation[httpapi.OfNa
 		return report(cmd.Context(), a, a.here(a.storeBase), o, httpapi.OfName{Name: args[0]}, write)
 	}
 	return a.addStateFlags(&about)
-}
-
-// where describes the Temporal and the store, or the server.
-func (p *backend) where() string {
-	if p.base == nil {
-		return "the Maestro server at " + p.server.URL()
-	}
-	var where []string
-	if conn := p.base.Temporal(); conn != nil {
-		where = append(where, fmt.Sprintf("Temporal at %s (namespace %s)", conn.Address, conn.Namespace))
-	}
-	return strings.Join(append(where, "the store in "+p.base.Store.Dir()), " and ")
 }
 
 // temporal describes the Temporal of the operations.

@@ -33,7 +33,7 @@ func (a *app) cancel(ctx context.Context, sessionID string, watch bool) error {
 		return usagef("session %s has already ended: it is %s", sessionID, ended.State)
 	}
 	if err != nil {
-		return a.explain(ctx, p, err)
+		return a.explain(err)
 	}
 	a.printErr("cancellation of session %s requested; it ends when its agents have stopped", sessionID)
 	if err := a.result(doc, func() {}); err != nil || !watch {

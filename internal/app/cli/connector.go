@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
+	"strings"
 	"time"
 
 	"go.temporal.io/api/serviceerror"
@@ -70,21 +70,9 @@ func (c *connector) stored(ctx context.Context, sessionID string) (*store.Store,
 		return nil, key, err
 	}
 	if !known {
-		stored, _ := s.State.SessionNames(ctx, key.Namespace)
-		return nil, key, c.sessionNotFound(sessionID, fmt.Sprintf("the store in %s (namespace %s)", s.Dir(), key.Namespace), stored)
+		return nil, key, c.explain(base.Unknown(ctx, sessionID))
 	}
 	return s, key, nil
-}
-
-// sessionNotFound is the error for a session that is not found, with a suggestion of those
-// that exist.
-func (c *connector) sessionNotFound(sessionID, where string, known []string) error {
-	// its directory may be empty
-	hint := textfmt.DidYouMean(sessionID, slices.DeleteFunc(known, func(s string) bool { return s == sessionID }))
-	if hint == "" {
-		hint = fmt.Sprintf("; `%s` lists all sessions", c.commandLine("list"))
-	}
-	return usagef("session %q not found in %s%s", sessionID, where, hint)
 }
 
 // newest is a session's newest checkpoint that can be read. Damage is printed.
@@ -130,17 +118,17 @@ func (c *connector) closeTelemetry() {
 }
 
 // explain adds to an error of an operation what a person can do.
-func (c *connector) explain(ctx context.Context, p *backend, err error) error {
-	if unknown, ok := errors.AsType[*control.NotStoredError](err); ok {
-		return c.sessionNotFound(unknown.Session, unknown.Where, unknown.Known)
-	}
+func (c *connector) explain(err error) error {
 	switch failed := control.ProblemOf(err); failed.Reason {
 	case control.Lost:
 		return usagef("%w: %s", err, c.commandLine("resume "+failed.Session))
 	case control.Slow:
 		return failf("%w; check with %s", err, c.commandLine("status "+failed.Session))
 	case control.UnknownSession:
-		return c.sessionNotFound(failed.Session, p.where(), p.known(ctx))
+		if strings.Contains(err.Error(), "did you mean") {
+			return usagef("%w", err)
+		}
+		return usagef("%w; `%s` lists all sessions", err, c.commandLine("list"))
 	default:
 		return err
 	}

@@ -141,7 +141,7 @@ func (c *logsCommand) attempts(ctx context.Context) (control.AttemptList, error)
 		c.printErr("%s", list.Damage.Damage)
 	}
 	list.Attempts = slices.DeleteFunc(list.Attempts, inProgress)
-	return list, c.explain(ctx, c.backend, err)
+	return list, c.explain(err)
 }
 
 // inProgress reports whether an attempt has not ended.

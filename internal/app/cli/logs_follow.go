@@ -78,7 +78,7 @@ func (c *logsCommand) followLogs(ctx context.Context) error {
 		return exit(exitInterrupted)
 	}
 	if err != nil {
-		return c.explain(ctx, c.backend, err)
+		return c.explain(err)
 	}
 	return f.end(v.Status)
 }

@@ -40,7 +40,7 @@ func (l *lookout) look(ctx context.Context) (sessionstatus.Session, error) {
 // whom is the name of what answers: Temporal or the server.
 func (l *lookout) whom() string {
 	if l.base == nil {
-		return l.where()
+		return "the Maestro server at " + l.server.URL()
 	}
 	return l.temporal()
 }

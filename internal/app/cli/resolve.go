@@ -135,7 +135,7 @@ func (c *resolveCommand) resolve(ctx context.Context, sessionID, path string) er
 	defer p.close()
 	h, open, err := c.find(ctx, p, sessionID)
 	if err != nil {
-		return c.explainAnswer(ctx, p, err)
+		return c.explainAnswer(err)
 	}
 	if c.action.OfPhase() && c.request == "" && h.Again() {
 		return usagef("there may have been an earlier request about phase %s; look at its present work, and name the request: %s",
@@ -152,7 +152,7 @@ func (c *resolveCommand) resolve(ctx context.Context, sessionID, path string) er
 	}
 	doc, err := invoke(ctx, p, httpapi.AnswerRequest, answer)
 	if err != nil {
-		return c.explainAnswer(ctx, p, err)
+		return c.explainAnswer(err)
 	}
 	doc.Kind = h.Kind
 	if c.output == outputJSON {
@@ -188,7 +188,7 @@ func (c *resolveCommand) answering(ctx context.Context) (*backend, error) {
 }
 
 // explainAnswer adds a remedy to the error of an answer.
-func (c *resolveCommand) explainAnswer(ctx context.Context, p *backend, err error) error {
+func (c *resolveCommand) explainAnswer(err error) error {
 	ended := control.ProblemOf(err)
 	switch {
 	case ended.Reason != control.Ended:
@@ -197,7 +197,7 @@ func (c *resolveCommand) explainAnswer(ctx context.Context, p *backend, err erro
 	default:
 		return failf("%w, and no request is open; resume it: %s", err, c.commandLine("resume "+ended.Session))
 	}
-	return c.explain(ctx, p, err)
+	return c.explain(err)
 }
 
 // find finds the request that a selector means, and all that are open.

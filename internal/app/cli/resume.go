@@ -217,7 +217,7 @@ func (a *app) explainStart(ctx context.Context, p *backend, err error) error {
 	case conflictOf(err, "run"):
 		return usagef("%w", err)
 	}
-	return a.explain(ctx, p, inputError(err))
+	return a.explain(inputError(err))
 }
 
 // openRequests is the error of resuming a session that waits for answers, with the commands that

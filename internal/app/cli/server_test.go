@@ -140,7 +140,7 @@ func TestCommandsPrintTheSameWithAServer(t *testing.T) {
 	} {
 		unknown := far.run(strings.Fields(line)...)
 		require.Equal(t, 2, unknown.code, line)
-		require.Regexp(t, `session "\w+" not found in the Maestro server at http://127`, unknown.stderr.String(), line)
+		require.Regexp(t, `session "\w+" not found in the server's store`, unknown.stderr.String(), line)
 	}
 	require.Contains(t, far.run("status", "wholes").stderr.String(), `did you mean "whole"?`)
 

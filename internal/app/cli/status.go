@@ -45,7 +45,7 @@ func newStatus(a *app) *cobra.Command {
 func (a *app) showStatus(ctx context.Context, p *backend, sessionID string) error {
 	v, err := p.status(ctx, sessionID)
 	if err != nil {
-		return a.explain(ctx, p, err)
+		return a.explain(err)
 	}
 	if a.output == outputJSON {
 		for _, note := range notesOf(v) {

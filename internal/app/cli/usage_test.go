@@ -202,7 +202,7 @@ func TestRunWithoutAWorkerStartsNothing(t *testing.T) {
 	require.Empty(t, got.stdout.String())
 	got = d.ends(0, "no sessions yet", "list")
 	require.Empty(t, got.stdout.String())
-	d.ends(2, `session "nobody" not found in Temporal at `, "status", "nobody")
+	d.ends(2, `session "nobody" not found in the store in `, "status", "nobody")
 	d.ends(2, `namespace "nowhere" not found`, "list", "--namespace", "nowhere")
 }
 

@@ -76,7 +76,7 @@ func (a *app) follow(ctx context.Context, w *lookout) error {
 		return exit(exitInterrupted)
 	}
 	if err != nil {
-		return a.explain(ctx, w.backend, err)
+		return a.explain(err)
 	}
 	code := outcomeCode(v.Status.Status)
 	if code != exitDone {
@@ -163,7 +163,7 @@ func track(ctx context.Context, w *lookout, to observer, over func(session.State
 				}
 				unexplained = true
 			}
-		case !lostConnection(err) && (!known || !errors.Is(err, sessionstatus.ErrUnknown)):
+		case !lostConnection(err) && (!known || control.ProblemOf(err).Reason != control.UnknownSession):
 			return last, err
 		case w.base == nil && !known && !w.exists: // the address may be wrong; Temporal was reached before
 			return last, err

@@ -106,7 +106,7 @@ func TestToolsOverStreams(t *testing.T) {
 	open, _ := call(t, client, "list_requests", nil)
 	require.Len(t, open["waiting"], 1)
 	_, failure := call(t, client, "read_session", map[string]any{"session": "unknown"})
-	require.Equal(t, "session not found", failure)
+	require.Contains(t, failure, `session "unknown" not found in the store in `)
 	_, failure = call(t, client, "answer_request", map[string]any{"session": "waits", "request": "design.ann.1", "action": "retry"})
 	require.Equal(t, "Temporal cannot be reached", failure)
 	log, err := base.Audit.Events(t.Context(), access.EventFilter{Action: "request.retry"})

@@ -182,7 +182,7 @@ func (r Requests) verifyApprover(ctx context.Context, w *sessionstatus.Reader, a
 	who, _ := access.Of(ctx)
 	open, err := w.Requests(ctx)
 	if err != nil {
-		return nil, asNotFound(w.Session, err)
+		return nil, r.asNotFound(ctx, w.Session, err)
 	}
 	i := slices.IndexFunc(open, func(h session.Request) bool { return h.ID == answer.Request })
 	if i < 0 || open[i].Quorum == nil {
@@ -255,7 +255,7 @@ func (b *Base) describeRunning(ctx context.Context, w *sessionstatus.Reader) (*w
 	case errors.Is(err, sessionstatus.ErrUnknown) && w.Kept(ctx):
 		return nil, lostError(w.Session)
 	case err != nil:
-		return nil, asNotFound(w.Session, err)
+		return nil, b.asNotFound(ctx, w.Session, err)
 	case info.GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING:
 		return info, endedError(w.Session, sessionstatus.ClosedState(info.GetStatus()))
 	}

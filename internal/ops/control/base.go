@@ -74,9 +74,9 @@ func (b *Base) reader(sessionID string) (*sessionstatus.Reader, error) {
 }
 
 // asNotFound converts the error of a read of a session.
-func asNotFound(sessionID string, err error) error {
+func (b *Base) asNotFound(ctx context.Context, sessionID string, err error) error {
 	if errors.Is(err, sessionstatus.ErrUnknown) {
-		return &Error{Problem{Kind: NotFound, Session: sessionID, Reason: UnknownSession}, err}
+		return b.Unknown(ctx, sessionID)
 	}
 	if _, other := errors.AsType[*sessionstatus.OtherWorkflowError](err); other {
 		return &Error{Problem{Kind: NotFound, Session: sessionID}, err}

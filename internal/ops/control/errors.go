@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/maestro-hive/maestro/internal/core/session"
-	"github.com/maestro-hive/maestro/internal/ops/sessionstatus"
 )
 
 // Kind classifies the error of an operation, and so who can correct it.
@@ -69,12 +68,7 @@ func (e *Error) Error() string { return e.err.Error() }
 func (e *Error) Unwrap() error { return e.err }
 
 // Err is the error of a document with this text.
-func (p Problem) Err(text string) error {
-	if p.Reason == UnknownSession {
-		return &Error{p, sessionstatus.ErrUnknown}
-	}
-	return &Error{p, errors.New(text)}
-}
+func (p Problem) Err(text string) error { return &Error{p, errors.New(text)} }
 
 // ProblemOf is what callers distinguish of an error; the zero value if it is not an error of an operation.
 func ProblemOf(err error) Problem {

@@ -15,16 +15,16 @@ import (
 	"github.com/maestro-hive/maestro/internal/store/state"
 )
 
-// NotStoredError reports that the store has no such session.
-type NotStoredError struct {
-	Session string
-	// Where is the store that was searched, and Known its sessions.
-	Where string
-	Known []string
-}
-
-func (e *NotStoredError) Error() string {
-	return fmt.Sprintf("session %q not found in %s%s", e.Session, e.Where, textfmt.DidYouMean(e.Session, e.Known))
+// Unknown is the error that there is no such session, with the session that the caller may have meant.
+func (b *Base) Unknown(ctx context.Context, sessionID string) error {
+	where := "the server's store"
+	if !b.Serves {
+		where = fmt.Sprintf("the store in %s (namespace %s)", b.Store.Dir(), b.Namespace)
+	}
+	return &Error{
+		Problem{Kind: NotFound, Session: sessionID, Reason: UnknownSession},
+		fmt.Errorf("session %q not found in %s%s", sessionID, where, textfmt.DidYouMean(sessionID, b.others(ctx))),
+	}
 }
 
 // Damage describes the data of a session that cannot be read; empty: none. All other fields are
@@ -57,10 +57,7 @@ func (b *Base) inStore(ctx context.Context, sessionID string) (*store.Store, ses
 		return nil, key, err
 	}
 	if !known {
-		where := fmt.Sprintf("the store in %s (namespace %s)", b.Store.Dir(), key.Namespace)
-		return nil, key, &Error{
-			Problem{Kind: NotFound, Session: sessionID, Reason: UnknownSession}, &NotStoredError{sessionID, where, b.others(ctx)},
-		}
+		return nil, key, b.Unknown(ctx, sessionID)
 	}
 	return b.Store, key, nil
 }

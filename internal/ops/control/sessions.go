@@ -20,7 +20,7 @@ func (s Sessions) Read(ctx context.Context, sessionID string) (sessionstatus.Ses
 		return sessionstatus.Session{}, err
 	}
 	v, err := w.Look(ctx)
-	return v, asNotFound(sessionID, err)
+	return v, s.asNotFound(ctx, sessionID, err)
 }
 
 // Cancellation is the document of a cancelled session.

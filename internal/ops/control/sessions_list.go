@@ -280,19 +280,3 @@ func (f SessionFilter) indexed(namespace string) state.Filter {
 	}
 	return wanted
 }
-
-// Known lists ids of sessions in Temporal or the store, of Temporal only the newest hundreds: for
-// suggestions.
-func (s Sessions) Known(ctx context.Context) (ids []string) {
-	if access.Check(ctx, access.View, access.AllTeams) != nil {
-		return nil
-	}
-	ids, _ = s.Store.State.SessionNames(ctx, s.Namespace)
-	if conn := s.conn(); conn != nil {
-		listed, _ := visible(ctx, conn, listPage, "")
-		for _, l := range listed {
-			ids = append(ids, l.Session)
-		}
-	}
-	return ids
-}

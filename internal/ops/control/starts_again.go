@@ -38,7 +38,7 @@ func (s Starts) startedBefore(ctx context.Context, l *launch.Launcher, id string
 	}
 	v, err := w.Look(ctx)
 	if err != nil {
-		return Started{}, asNotFound(id, err)
+		return Started{}, s.asNotFound(ctx, id, err)
 	}
 	return awaitAdmission(ctx, l, launch.Started{Session: id, RunID: v.RunID})
 }

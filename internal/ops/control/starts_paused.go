@@ -42,7 +42,7 @@ func (s Starts) paused(ctx context.Context, w *sessionstatus.Reader, in Resume) 
 	err error,
 ) {
 	if v, err = w.Look(ctx); err != nil {
-		return v, doc, asNotFound(w.Session, err)
+		return v, doc, s.asNotFound(ctx, w.Session, err)
 	}
 	if in.changes() {
 		return v, doc, &Error{

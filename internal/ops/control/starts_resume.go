@@ -116,7 +116,7 @@ func (s Starts) described(ctx context.Context, sessionID string) (*sessionstatus
 	if errors.Is(err, sessionstatus.ErrUnknown) {
 		return w, nil, nil
 	}
-	return w, info, asNotFound(sessionID, err)
+	return w, info, s.asNotFound(ctx, sessionID, err)
 }
 
 // prepareResume prepares the next run of a session that has ended.
