@@ -264,7 +264,7 @@ func TestAPhaseAddsToACheckpointWhatMergingAllWouldGive(t *testing.T) {
 }
 
 func entry(content int) cas.Entry {
-	return cas.Entry{SHA256: cas.DigestOf([]byte{byte(content)}), Size: 1}
+	return cas.Entry{SHA256: spec.DigestOf([]byte{byte(content)}), Size: 1}
 }
 
 // drawTeam draws phases that build on some of those before them.

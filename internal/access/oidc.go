@@ -3,9 +3,7 @@ package access
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"crypto/subtle"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,6 +17,7 @@ import (
 	"github.com/coreos/go-oidc/v3/oidc"
 	"golang.org/x/oauth2"
 
+	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/core/textfmt"
 	"github.com/maestro-hive/maestro/internal/platform/httpclient"
 	"github.com/maestro-hive/maestro/internal/store/state"
@@ -290,8 +289,7 @@ func (p *oidcProvider) whyNoRole(groups []string, claims map[string]json.RawMess
 
 // personID identifies a person of a provider. The name may change, and the person may choose it.
 func personID(issuer, subject string) string {
-	sum := sha256.Sum256([]byte(issuer + "\x00" + subject))
-	return hex.EncodeToString(sum[:16])
+	return string(spec.DigestOf([]byte(issuer + "\x00" + subject))[:32])
 }
 
 // addUserInfo adds the claims that the provider states only at its endpoint for users.

@@ -2,10 +2,10 @@ package access
 
 import (
 	"crypto/rand"
-	"crypto/sha256"
 	"encoding/base64"
-	"encoding/hex"
 	"strings"
+
+	"github.com/maestro-hive/maestro/internal/core/spec"
 )
 
 // newSecret returns 256 random bits as text that needs no escapes in an address or a cookie.
@@ -17,10 +17,7 @@ func newSecret() string {
 
 // hashOf is what is stored of a secret. A secret has 256 random bits, so that a plain SHA-256
 // is not guessed back.
-func hashOf(secret string) string {
-	sum := sha256.Sum256([]byte(secret))
-	return hex.EncodeToString(sum[:])
-}
+func hashOf(secret string) string { return string(spec.DigestOf([]byte(secret))) }
 
 // newID returns a short name for something that has a secret.
 func newID() string { return strings.ToLower(rand.Text()[:10]) }

@@ -90,7 +90,7 @@ func (s *Store) readOrMend(ctx context.Context, row state.Checkpoint) (session.C
 		return c, err
 	}
 	data, failed := s.mirror.Read(ctx, mirrorFile(row.Key, row.Phase))
-	if failed != nil || cas.DigestOf(data) != row.Digest {
+	if failed != nil || spec.DigestOf(data) != row.Digest {
 		return c, err
 	}
 	if _, failed := s.Content.PutBlob(ctx, data); failed == nil { // otherwise the store cannot be written

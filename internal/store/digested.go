@@ -8,7 +8,7 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/maestro-hive/maestro/internal/store/cas"
+	"github.com/maestro-hive/maestro/internal/core/spec"
 )
 
 // digestStart and digestEnd enclose the digest at the end of each document.
@@ -28,7 +28,7 @@ func encodeDigested(object any) ([]byte, error) {
 	}
 	data := slices.Grow(bytes.TrimSuffix(line.Bytes(), []byte("}\n")), len(digestStart)+digestLength+len(digestEnd))
 	data = append(data, digestStart+digestEnd...)
-	digest := cas.DigestOf(data)
+	digest := spec.DigestOf(data)
 	return append(append(data[:len(data)-len(digestEnd)], digest...), digestEnd...), nil
 }
 

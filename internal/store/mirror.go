@@ -227,7 +227,7 @@ func (m *mirrorUpdate) add(ctx context.Context, row state.Checkpoint) error {
 			what, kind = "the file is missing", session.ErrNotFound
 		case err != nil:
 			return err
-		case cas.DigestOf(data) == row.Digest:
+		case spec.DigestOf(data) == row.Digest:
 			return nil
 		case m.isAhead(row.Phase, data):
 			return nil
@@ -250,7 +250,7 @@ func (m *mirrorUpdate) add(ctx context.Context, row state.Checkpoint) error {
 // place. Such a file is not overwritten.
 func (m *mirrorUpdate) isAhead(phase string, data []byte) bool {
 	_, err := decodeCheckpoint(data)
-	ahead := err == nil && !m.known[cas.DigestOf(data)]
+	ahead := err == nil && !m.known[spec.DigestOf(data)]
 	if ahead {
 		m.fault(phase, "the database does not have this checkpoint; was an older backup put in its place?", "", session.ErrCorrupt)
 	}
@@ -279,7 +279,7 @@ func (m *mirrorUpdate) removeOthers(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if !m.known[cas.DigestOf(data)] {
+		if !m.known[spec.DigestOf(data)] {
 			m.fault(phase, "the file is damaged", "it was removed; its checkpoint was pruned", session.ErrCorrupt)
 		}
 	}

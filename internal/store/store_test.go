@@ -196,7 +196,7 @@ func blobPath(s *store.Store, name spec.Digest) string {
 	return filepath.Join(s.Dir(), "blobs", "sha256", string(name[:2]), string(name[2:]))
 }
 
-func sha(data []byte) spec.Digest { return cas.DigestOf(data) }
+func sha(data []byte) spec.Digest { return spec.DigestOf(data) }
 
 func file(content string) cas.Entry {
 	return cas.Entry{SHA256: sha([]byte(content)), Size: int64(len(content))}

@@ -1,12 +1,6 @@
 package session
 
-import (
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
-
-	"github.com/maestro-hive/maestro/internal/core/spec"
-)
+import "github.com/maestro-hive/maestro/internal/core/spec"
 
 // Basis has the digests of an assignment's inputs. Work whose basis is unchanged is restored when a
 // session is resumed or forked; work whose basis has changed is stale and runs again. Limits,
@@ -31,7 +25,7 @@ type Basis struct {
 // DeliveredTo returns the basis of work in a phase that may deliver; d is nil if it does not.
 func (b Basis) DeliveredTo(d *spec.Deliver) Basis {
 	if d != nil {
-		b.Target = digestOf([]string{d.Repository, d.Base})
+		b.Target = spec.DigestOfJSON([]string{d.Repository, d.Base})
 	}
 	return b
 }
@@ -44,12 +38,12 @@ func BasisOf(id spec.AssignmentID, p spec.Persona, agent spec.OfferedAgent, requ
 		decisions = nil
 	}
 	return Basis{
-		Persona:      digestOf([]string{id.Persona, p.Role}),
-		Agent:        digestOf([]string{p.Agent, agent.Kind, agent.Model}),
-		Instructions: digestOf(p.Instructions),
-		Requirement:  digestOf(requirement),
+		Persona:      spec.DigestOfJSON([]string{id.Persona, p.Role}),
+		Agent:        spec.DigestOfJSON([]string{p.Agent, agent.Kind, agent.Model}),
+		Instructions: spec.DigestOfJSON(p.Instructions),
+		Requirement:  spec.DigestOfJSON(requirement),
 		Input:        input,
-		Decisions:    digestOf(decisions),
+		Decisions:    spec.DigestOfJSON(decisions),
 	}
 }
 
@@ -60,7 +54,7 @@ func (b Basis) SameWork(as Basis) bool {
 }
 
 // Digest names the basis as a whole: an assignment's input digest.
-func (b Basis) Digest() spec.Digest { return digestOf(b) }
+func (b Basis) Digest() spec.Digest { return spec.DigestOfJSON(b) }
 
 // Changed names the parts in which the basis differs from another.
 func (b Basis) Changed(from Basis) []string {
@@ -82,12 +76,4 @@ func (b Basis) Changed(from Basis) []string {
 		}
 	}
 	return parts
-}
-
-// digestOf hashes v's JSON, which is the same for the same value: fields come in
-// their order and map keys sorted. v is plain data, so encoding cannot fail.
-func digestOf(v any) spec.Digest {
-	data, _ := json.Marshal(v)
-	sum := sha256.Sum256(data)
-	return spec.Digest(hex.EncodeToString(sum[:]))
 }

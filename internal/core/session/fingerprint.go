@@ -20,7 +20,7 @@ var (
 // error's text without the parts that differ between occurrences. Its 16 hex digits name the
 // failure's ticket.
 func Fingerprint(name string, id spec.AssignmentID, c failures.Category, message string) string {
-	return string(digestOf([]string{name, id.Phase, id.Persona, string(c), normalised(message)}))[:16]
+	return string(spec.DigestOfJSON([]string{name, id.Phase, id.Persona, string(c), normalised(message)}))[:16]
 }
 
 // normalised removes numbers, hashes, identifiers with digits and the directories of absolute paths

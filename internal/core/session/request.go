@@ -223,7 +223,7 @@ func WorkOf(phase string, done []CheckpointAssignment) spec.Digest {
 			deltas = append(deltas, w.Delta)
 		}
 	}
-	return digestOf(deltas)
+	return spec.DigestOfJSON(deltas)
 }
 
 // Reworking is the rework for which a phase has to be done again; nil: none.

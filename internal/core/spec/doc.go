@@ -14,8 +14,8 @@
 //	admission.go        what live workers lack for a team, so that it cannot start: agents, checks, fallbacks, prices, tickets;
 //	                    and agents or checks that workers define differently
 //	offer.go            what a worker publishes, how often it renews that, and after what time it counts as dead or forgotten
-//	names.go            which names of phases, personas, agents, sessions and decisions are permitted, and the names of task
-//	                    queues
+//	names.go            how content is named by its digest, which names of phases, personas, agents, sessions and decisions are
+//	                    permitted, and the names of task queues
 //	breaker.go          the defaults of a breaker: its threshold, cooldown and probes; and which failures count for it
 //	backoff.go          how a wait grows after each failure; outage.go: what a team may choose for the time when a provider is
 //	                    away longer than its patience

@@ -1,6 +1,9 @@
 package spec
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"regexp"
 	"strings"
@@ -11,6 +14,22 @@ import (
 // Digest names content by its SHA-256, in lower-case hex. The empty Digest
 // names nothing.
 type Digest string
+
+// DigestOf returns the digest of data.
+func DigestOf(data []byte) Digest {
+	sum := sha256.Sum256(data)
+	return Digest(hex.EncodeToString(sum[:]))
+}
+
+// DigestOfJSON returns the digest of v's JSON, which is the same for the same value: fields come in
+// their order and map keys sorted. v is plain data, so encoding cannot fail.
+func DigestOfJSON(v any) Digest {
+	data, err := json.Marshal(v)
+	if err != nil {
+		panic(fmt.Sprintf("spec: a digest of what is not plain data: %v", err))
+	}
+	return DigestOf(data)
+}
 
 // NamePattern is the pattern of names of phases, personas, agents and checks.
 const NamePattern = `^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$`

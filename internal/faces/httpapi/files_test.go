@@ -65,7 +65,7 @@ func TestADamagedFileIsNotServedAsWhole(t *testing.T) {
 	h := newService(t)
 	h.session("one", "web", time.Now(), nil)
 	h.checkpoint("one", map[string]string{"a.txt": "one\n"})
-	damage(t, h.base.Store.Dir(), cas.DigestOf([]byte("one\n")), "two\n")
+	damage(t, h.base.Store.Dir(), spec.DigestOf([]byte("one\n")), "two\n")
 	got, err := http.Get(h.url + "/sessions/one/file?path=a.txt")
 	if err != nil {
 		return
@@ -81,8 +81,8 @@ func TestAResultThatIsTooLargeForABundleIsRefusedBeforeItBegins(t *testing.T) {
 	h.session("one", "web", time.Now(), nil)
 	h.checkpoint("one", map[string]string{"a.txt": "one\n", "b.txt": "two\n"})
 	require.Equal(t, http.StatusOK, h.call("GET", "/sessions/one/bundle", nil).status)
-	damage(t, h.base.Store.Dir(), cas.DigestOf([]byte("one\n")), "")
-	large := filepath.Join(h.base.Store.Dir(), filepath.FromSlash(storage.BlobKey(cas.DigestOf([]byte("one\n")))))
+	damage(t, h.base.Store.Dir(), spec.DigestOf([]byte("one\n")), "")
+	large := filepath.Join(h.base.Store.Dir(), filepath.FromSlash(storage.BlobKey(spec.DigestOf([]byte("one\n")))))
 	require.NoError(t, os.Truncate(large, cas.DefaultFileBytes+1))
 	refused := h.call("GET", "/sessions/one/bundle", nil)
 	require.Equal(t, http.StatusUnprocessableEntity, refused.status)

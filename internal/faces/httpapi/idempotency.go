@@ -16,6 +16,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/maestro-hive/maestro/internal/access"
+	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/ops/control"
 	"github.com/maestro-hive/maestro/internal/store/state"
 )
@@ -129,8 +130,7 @@ func digestRequest(r *http.Request) (string, error) {
 }
 
 func keptKey(who, key string) string {
-	sum := sha256.Sum256([]byte(who + "\x00" + key))
-	return hex.EncodeToString(sum[:])
+	return string(spec.DigestOf([]byte(who + "\x00" + key)))
 }
 
 // recorder is an answer in memory.

@@ -1,10 +1,6 @@
 package agent
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
-	"fmt"
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/core/cost"
@@ -351,7 +347,7 @@ func (c Config) Digest(agent string) spec.Digest {
 	for _, name := range d.providers() {
 		servers = append(servers, server{c.Providers[name].Format, c.Providers[name].BaseURL})
 	}
-	return digest(struct {
+	return spec.DigestOfJSON(struct {
 		Definition
 		Servers []server `json:"servers,omitempty"`
 	}{d, servers})
@@ -366,15 +362,4 @@ func (d Definition) providers() []string {
 }
 
 // Digest names what the check does.
-func (d CheckDefinition) Digest() spec.Digest { return digest(d.withDefaults()) }
-
-// digest hashes v's JSON, which is canonical as far as its type is: fields come
-// in their order and map keys sorted.
-func digest(v any) spec.Digest {
-	data, err := json.Marshal(v)
-	if err != nil {
-		panic(fmt.Sprintf("agent: a definition is not plain data: %v", err))
-	}
-	sum := sha256.Sum256(data)
-	return spec.Digest(hex.EncodeToString(sum[:]))
-}
+func (d CheckDefinition) Digest() spec.Digest { return spec.DigestOfJSON(d.withDefaults()) }

@@ -2,8 +2,6 @@ package llm
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"slices"
 
@@ -42,12 +40,11 @@ func newConversation(input spec.Digest, kind string, prompt wire.Prompt, first s
 
 // digest identifies everything that the next answer depends on.
 func (c *conversation) digest() spec.Digest {
-	sum := sha256.Sum256(wire.Encode(struct {
+	return spec.DigestOf(wire.Encode(struct {
 		Input spec.Digest `json:"input"`
 		Kind  string      `json:"kind"`
 		wire.Prompt
 	}{c.input, c.kind, c.prompt}))
-	return spec.Digest(hex.EncodeToString(sum[:]))
 }
 
 func (c *conversation) add(m wire.Message) {

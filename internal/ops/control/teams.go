@@ -12,7 +12,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/core/textfmt"
 	"github.com/maestro-hive/maestro/internal/models/config"
-	"github.com/maestro-hive/maestro/internal/store/cas"
 	"github.com/maestro-hive/maestro/internal/store/state"
 )
 
@@ -52,7 +51,7 @@ func (t Teams) Crew(ctx context.Context, in TeamInput) (spec.Team, spec.Digest, 
 		return spec.Team{}, "", err
 	}
 	data, err := json.Marshal(crew)
-	return crew.Written(), cas.DigestOf(data), err
+	return crew.Written(), spec.DigestOf(data), err
 }
 
 // TeamList is the registered teams, sorted by name.
@@ -125,8 +124,8 @@ func (t Teams) Register(ctx context.Context, in Registration) (doc TeamChange, e
 	if err != nil {
 		return doc, fmt.Errorf("encode the team: %w", err)
 	}
-	doc.Digest = cas.DigestOf(data)
-	version := state.TeamVersion{Team: crew.Name, Digest: doc.Digest, Text: cas.DigestOf([]byte(in.Text)), By: actor(ctx)}
+	doc.Digest = spec.DigestOf(data)
+	version := state.TeamVersion{Team: crew.Name, Digest: doc.Digest, Text: spec.DigestOf([]byte(in.Text)), By: actor(ctx)}
 	event := access.Event{Action: "team.register", Team: crew.Name, Subject: doc.Digest.Short()}
 	err = t.Audit.Change(ctx, access.Admin, event, func(ctx context.Context) error {
 		for _, blob := range [][]byte{data, []byte(in.Text)} {

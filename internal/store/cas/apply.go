@@ -293,7 +293,7 @@ func (a *ApplyPlan) put(ctx context.Context, p string, e Entry) error {
 		info = nil
 	}
 	// The name depends on the path only, so a later run replaces what a crash has left.
-	temp := path.Join(path.Dir(p), ".maestro-apply-"+string(DigestOf([]byte(p))[:16]))
+	temp := path.Join(path.Dir(p), ".maestro-apply-"+string(spec.DigestOf([]byte(p))[:16]))
 	if err := a.root.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

@@ -15,16 +15,13 @@ import (
 	"github.com/maestro-hive/maestro/internal/store/storage"
 )
 
-// DigestOf returns the digest of data, which is the name of its blob.
-func DigestOf(data []byte) spec.Digest { return storage.DigestOf(data) }
-
 // PutBlob stores data and returns its digest. When it returns, the blob survives a power loss. If
 // the blob exists, it is not written again, unless it is damaged: then it is replaced.
 func (s *Store) PutBlob(ctx context.Context, data []byte) (spec.Digest, error) {
 	if err := ctx.Err(); err != nil {
 		return "", err
 	}
-	name := DigestOf(data)
+	name := spec.DigestOf(data)
 	if err := s.backend.PutBlob(ctx, name, data); err != nil {
 		return "", fmt.Errorf("store a blob: %w", err)
 	}

@@ -108,7 +108,7 @@ func (in *ingestion) save(ctx context.Context, delta Delta, target *Tree) (spec.
 	if err != nil {
 		return "", fmt.Errorf("write a delta: %w", err)
 	}
-	name := DigestOf(data)
+	name := spec.DigestOf(data)
 	if err := in.blobs.Put(ctx, name, data); err != nil {
 		return "", fmt.Errorf("store a delta: %w", err)
 	}

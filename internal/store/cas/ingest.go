@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/maestro-hive/maestro/internal/core/secrets"
+	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/store/storage"
 )
 
@@ -137,7 +138,7 @@ func (in *ingestion) content(ctx context.Context, src io.Reader, f *found) (Entr
 	case len(data) == maxInMemory:
 		return in.stream(ctx, io.MultiReader(bytes.NewReader(data), src), f)
 	}
-	e := Entry{SHA256: DigestOf(data), Size: int64(len(data))}
+	e := Entry{SHA256: spec.DigestOf(data), Size: int64(len(data))}
 	if e.SHA256 == f.before().SHA256 {
 		return e, nil
 	}

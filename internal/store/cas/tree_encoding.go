@@ -101,7 +101,7 @@ func (d *treeDir) encode() {
 	for _, e := range d.entries {
 		d.data = e.append(d.data)
 	}
-	d.blob = DigestOf(d.data)
+	d.blob = spec.DigestOf(d.data)
 }
 
 func (e dirEntry) append(b []byte) []byte {

@@ -3,16 +3,16 @@ package state
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"database/sql"
 	"database/sql/driver"
-	"encoding/hex"
 	"encoding/json"
 	"reflect"
 	"strconv"
 	"strings"
 	"time"
 	"unicode"
+
+	"github.com/maestro-hive/maestro/internal/core/spec"
 )
 
 // column is a column of a table with a pointer to the field that it is read into and written from: a text, a number, a
@@ -204,8 +204,7 @@ func (c columns) withDigest() columns {
 // digest is the SHA-256 of the values: a row whose digest differs is damaged.
 func (c columns) digest() string {
 	data, _ := json.Marshal(cleaned(c.values())) // texts, numbers and nulls
-	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:])
+	return string(spec.DigestOf(data))
 }
 
 // insert inserts a row.

@@ -3,9 +3,7 @@ package state
 import (
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
 	_ "embed"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"strings"
@@ -32,8 +30,7 @@ var ErrDevelopmentSchema = errors.New("the database was made by a development ve
 // schemaDigest identifies the migrations of this program. It is compared until the first release, because schema.sql is changed
 // in place until then.
 func schemaDigest() string {
-	sum := sha256.Sum256([]byte(strings.Join(migrations, "\x00")))
-	return hex.EncodeToString(sum[:])
+	return string(spec.DigestOf([]byte(strings.Join(migrations, "\x00"))))
 }
 
 // migrate applies the migrations that the database has not, in one transaction that excludes other processes.

@@ -12,7 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/maestro-hive/maestro/internal/store/cas"
+	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/store/state"
 	"github.com/maestro-hive/maestro/internal/store/state/statetest"
 	"github.com/maestro-hive/maestro/internal/testkit/postgrestest"
@@ -46,7 +46,7 @@ func TestALostCommitIsFoundAndNotRepeated(t *testing.T) {
 	proxy := postgrestest.StartProxy(t, server.Address)
 	db := openPostgres(t, server.URL(proxy.Address, u.Path[1:]))
 	add := func(text string) (changed bool, err error) {
-		changed, _, err = db.AddTeamVersion(t.Context(), state.TeamVersion{Team: "t", Digest: cas.DigestOf([]byte(text)), By: "ann"})
+		changed, _, err = db.AddTeamVersion(t.Context(), state.TeamVersion{Team: "t", Digest: spec.DigestOf([]byte(text)), By: "ann"})
 		return changed, err
 	}
 	for i, cut := range []postgrestest.Cut{postgrestest.AfterCommit, postgrestest.BeforeCommit, postgrestest.AfterCommit} {

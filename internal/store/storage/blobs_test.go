@@ -27,7 +27,7 @@ func contentOf(t *testing.T, s *storage.Directory, digest spec.Digest) string {
 func TestDamagedBlobsAreRepairedOrMoved(t *testing.T) {
 	t.Parallel()
 	s := opener(t)()
-	digest := storage.DigestOf([]byte("as it was"))
+	digest := spec.DigestOf([]byte("as it was"))
 	require.NoError(t, s.PutBlob(t.Context(), digest, []byte("as it was")))
 	for _, wrong := range []string{"", "as it is!", "longer than it was"} {
 		path := filepath.Join(s.Root(), storage.BlobKey(digest))

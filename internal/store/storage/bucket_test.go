@@ -86,7 +86,7 @@ func TestWhatAHostHasIsFetchedWithoutTheDatabase(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, db.Close())
 	require.NoError(t, b.Fetch(t.Context(), digests))
-	require.Error(t, b.Fetch(t.Context(), append(digests, storage.DigestOf([]byte("not here")))))
+	require.Error(t, b.Fetch(t.Context(), append(digests, spec.DigestOf([]byte("not here")))))
 }
 
 // TestTheCacheIsBounded: what was not used for the longest time goes, and what was used in the last minutes stays.

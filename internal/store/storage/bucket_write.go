@@ -106,7 +106,7 @@ func (b *Bucket) upload(ctx context.Context, prefix string, now time.Time, some 
 		var bundle []byte
 		for i, s := range some {
 			data, err := s.read(smallBlob)
-			if err == nil && DigestOf(data) != s.digest {
+			if err == nil && spec.DigestOf(data) != s.digest {
 				err = fmt.Errorf("the file of blob %s was changed before it was stored", s.digest.Short())
 			}
 			if err != nil {

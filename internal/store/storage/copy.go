@@ -9,12 +9,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/spec"
 )
 
-// DigestOf returns the digest of data, which is the name of its blob.
-func DigestOf(data []byte) spec.Digest {
-	sum := sha256.Sum256(data)
-	return spec.Digest(hex.EncodeToString(sum[:]))
-}
-
 // Copy copies r to w until r ends or the context is cancelled. It returns the number of bytes and their digest.
 func Copy(ctx context.Context, w io.Writer, r io.Reader) (n int64, digest spec.Digest, err error) {
 	h := sha256.New()

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 
+	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/store/cas"
 )
 
@@ -84,7 +85,7 @@ func Tree(t *rapid.T) map[string]string {
 	out := map[string]string{}
 	for p, text := range rapid.MapOfN(Path, Content, 0, 12).Draw(t, "tree") {
 		more := maps.Clone(files)
-		if more[p] = (cas.Entry{SHA256: cas.DigestOf(nil)}); more.Check() == nil {
+		if more[p] = (cas.Entry{SHA256: spec.DigestOf(nil)}); more.Check() == nil {
 			files, out[p] = more, text
 		}
 	}

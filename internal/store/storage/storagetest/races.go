@@ -44,7 +44,7 @@ func Race(t *testing.T, host Host, clock *Clock) {
 	r := &race{host: host, clock: clock}
 	for i := range blobs {
 		content := []byte(fmt.Sprint("content of ", i, " ", rand.Uint64())) //nolint:gosec // any will do
-		r.contents, r.digests = append(r.contents, content), append(r.digests, storage.DigestOf(content))
+		r.contents, r.digests = append(r.contents, content), append(r.digests, spec.DigestOf(content))
 	}
 	var users, sweep errgroup.Group
 	for range workers {

@@ -71,7 +71,7 @@ func Put(ctx context.Context, c storage.Content, contents ...[]byte) (digests []
 	}
 	defer b.Close() //nolint:errcheck // what it leaves behind is removed later
 	for _, content := range contents {
-		digest := storage.DigestOf(content)
+		digest := spec.DigestOf(content)
 		if err := b.Put(ctx, digest, content); err != nil {
 			return nil, err
 		}
@@ -105,7 +105,7 @@ func putsAreRead(t *testing.T, host Host, _ *Clock) {
 	var all []spec.Digest
 	for _, size := range []int{0, 1, 1000, 256<<10 - 1, 256 << 10, 256<<10 + 1, 17 << 20} {
 		content := Random(size)
-		digest := storage.DigestOf(content)
+		digest := spec.DigestOf(content)
 		_, err := c.OpenBlob(t.Context(), digest)
 		require.ErrorIs(t, err, storage.ErrNotFound)
 		require.ErrorIs(t, c.UseBlob(t.Context(), digest), storage.ErrNotFound)
@@ -116,7 +116,7 @@ func putsAreRead(t *testing.T, host Host, _ *Clock) {
 			read, err := Read(t.Context(), from, digest)
 			require.NoError(t, err)
 			require.True(t, bytes.Equal(content, read))
-			found, err := from.StatBlobs(t.Context(), digest, storage.DigestOf([]byte("no such")))
+			found, err := from.StatBlobs(t.Context(), digest, spec.DigestOf([]byte("no such")))
 			require.NoError(t, err)
 			require.Len(t, found, 1)
 			require.EqualValues(t, size, found[digest].Size)
@@ -136,13 +136,13 @@ func batchesAreWhole(t *testing.T, host Host, _ *Clock) {
 		require.NoError(t, err)
 		for i := range 100 {
 			content := bytes.Repeat([]byte{byte(i)}, i)
-			require.NoError(t, b.Put(t.Context(), storage.DigestOf(content), content))
+			require.NoError(t, b.Put(t.Context(), spec.DigestOf(content), content))
 		}
 		w, err := b.NewBlob()
 		require.NoError(t, err)
 		_, err = w.Write(streamed)
 		require.NoError(t, err)
-		require.NoError(t, w.Add(storage.DigestOf(streamed)))
+		require.NoError(t, w.Add(spec.DigestOf(streamed)))
 		require.NoError(t, w.Close())
 		before := len(Listed(t, c))
 		if commits {
@@ -152,14 +152,14 @@ func batchesAreWhole(t *testing.T, host Host, _ *Clock) {
 		require.NoError(t, b.Close())
 		require.Len(t, Listed(t, host()), before)
 	}
-	read, err := Read(t.Context(), host(), storage.DigestOf(streamed))
+	read, err := Read(t.Context(), host(), spec.DigestOf(streamed))
 	require.NoError(t, err)
 	require.True(t, bytes.Equal(streamed, read))
 }
 
 func digestsAreChecked(t *testing.T, host Host, _ *Clock) {
 	c := host()
-	for _, wrong := range []spec.Digest{"", "../../etc/passwd", "A" + storage.DigestOf(nil)[1:]} {
+	for _, wrong := range []spec.Digest{"", "../../etc/passwd", "A" + spec.DigestOf(nil)[1:]} {
 		_, err := c.OpenBlob(t.Context(), wrong)
 		require.ErrorIs(t, err, storage.ErrKey)
 		_, err = c.StatBlobs(t.Context(), wrong)
@@ -202,7 +202,7 @@ func fetchesAreRead(t *testing.T, host Host, _ *Clock) {
 	digests, err := Put(t.Context(), host(), contents...)
 	require.NoError(t, err)
 	other := host()
-	require.NoError(t, other.Fetch(t.Context(), append(digests, storage.DigestOf([]byte("no such")))))
+	require.NoError(t, other.Fetch(t.Context(), append(digests, spec.DigestOf([]byte("no such")))))
 	for i, digest := range digests {
 		read, err := Read(t.Context(), other, digest)
 		require.NoError(t, err)
