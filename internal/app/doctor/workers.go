@@ -106,19 +106,13 @@ func served(ctx context.Context, h *host) (found []control.Finding) {
 
 // polled lists the pollers of each agent's queue, and of the sessions' queue.
 func (h *host) polled(pool workerpool.Roster) (found []control.Finding) {
-	var unasked []string
 	for _, q := range pool.Queues {
-		if len(q.Pollers) > 0 {
+		switch l := q.Unpolled(h.conn); {
+		case len(q.Pollers) > 0:
 			found = append(found, about(q.For, ok("polled by %s", terminal.Enumeration(q.Pollers, "and")))...)
-		} else {
-			unasked = append(unasked, q.For)
+		case len(pool.Workers) > 0:
+			found = append(found, about(q.For, bad(l.Remedy, "%s", l.Message))...)
 		}
-	}
-	if len(unasked) > 0 && len(pool.Workers) > 0 {
-		found = append(found, about("queues",
-			bad("check that the worker is connected to this address and namespace, and has finished starting",
-				"no poller in Temporal at %s, namespace %s, for %s", h.conn.Address, h.conn.Namespace, terminal.Enumeration(unasked,
-					"and")))...)
 	}
 	return found
 }

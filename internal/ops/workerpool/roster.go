@@ -72,6 +72,14 @@ type Queue struct {
 	Pollers []string `json:"pollers"`
 }
 
+// Unpolled is what is missing if nobody polls the queue.
+func (q Queue) Unpolled(conn *temporalutil.Connection) spec.Lack {
+	return spec.Lack{
+		Message: fmt.Sprintf("no poller in Temporal at %s, namespace %s, for %s", conn.Address, conn.Namespace, q.For),
+		Remedy:  "check that the worker is connected to this address and namespace, and has finished starting",
+	}
+}
+
 // Look gathers what there is and what is missing. A team without a name is none;
 // conn is nil where Temporal cannot be reached.
 func Look(ctx context.Context, s *store.Store, conn *temporalutil.Connection, t spec.Team, now time.Time) (Roster, error) {
@@ -110,10 +118,7 @@ func Look(ctx context.Context, s *store.Store, conn *temporalutil.Connection, t 
 		}
 		doc.Queues = append(doc.Queues, q)
 		if len(q.Pollers) == 0 && len(doc.Workers) > 0 {
-			doc.Missing = append(doc.Missing, spec.Lack{
-				Message: fmt.Sprintf("no poller in Temporal at %s, namespace %s, for %s", conn.Address, conn.Namespace, q.For),
-				Remedy:  "check that the worker is connected to this address and namespace, and has finished starting",
-			})
+			doc.Missing = append(doc.Missing, q.Unpolled(conn))
 		}
 	}
 	return doc, nil
