@@ -11,7 +11,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/failures"
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
-	"github.com/maestro-hive/maestro/internal/faces/web/conversation"
+	"github.com/maestro-hive/maestro/internal/models/transcript"
 	"github.com/maestro-hive/maestro/internal/ops/control"
 )
 
@@ -49,20 +49,20 @@ type assignmentPage struct {
 
 // talk is a conversation, as far as a page shows it.
 type talk struct {
-	conversation.Window
+	transcript.Window
 	// Known: there is a transcript. Running: it grows.
 	Known, Running bool
 	// Hit is the number of the line that is looked for; zero: none is.
 	Hit                  int
 	Query                string
-	Matches              []conversation.Match
+	Matches              []transcript.Match
 	More                 bool
 	EarlierURL, LaterURL string
 	Path                 string
 }
 
 // Has reports whether the line that is looked for is in an item.
-func (t talk) Has(i conversation.Item) bool {
+func (t talk) Has(i transcript.Item) bool {
 	last := i.Line + len(i.Body) + strings.Count(i.Head, "\n")
 	if i.Fold { // its head is no line
 		last--
@@ -199,8 +199,8 @@ func (s *site) talk(ctx context.Context, r *http.Request, id string, a control.A
 	if t.Hit > 0 && last == 0 {
 		last = t.Hit + windowLines/2
 	}
-	t.Window = conversation.WindowOf(text, max(last, 0), windowLines)
-	t.Matches, t.More = conversation.Find(text, t.Query, maxMatches)
+	t.Window = transcript.WindowOf(text, max(last, 0), windowLines)
+	t.Matches, t.More = transcript.Find(text, t.Query, maxMatches)
 	upTo := func(line int) string { return f.With("upto", strconv.Itoa(line)) + "#conversation" }
 	if t.First > 1 {
 		t.EarlierURL = upTo(t.First - 1)

@@ -23,7 +23,7 @@ type Brief struct {
 
 // Line takes a line without its end, and returns the lines to show for it.
 func (b *Brief) Line(line string) []string {
-	if IsFolded(line) && b.fold.lines == 0 {
+	if whatOf(line) != "" && b.fold.lines == 0 {
 		shown := b.End()
 		b.fold.Take(line)
 		return shown
@@ -63,7 +63,7 @@ func (b *Brief) End() []string {
 	if b.hidden == 1 {
 		more = "line"
 	}
-	left := fmt.Sprintf("%s… %d more %s: --full shows them", bar, b.hidden, more)
+	left := fmt.Sprintf("%s … %d more %s: --full shows them", bar, b.hidden, more)
 	b.hidden = 0
 	return []string{left}
 }

@@ -8,9 +8,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/platform/terminal"
 )
 
-// asked begins the first line of what a model is asked.
-const asked = "? "
-
 // folded are the beginnings of items that an agent program sends by itself, and not for a persona, and what each is. A
 // program has its context in tags.
 var folded = []struct{ prefix, what string }{
@@ -20,10 +17,8 @@ var folded = []struct{ prefix, what string }{
 	{asked + "user: (additional_tools)", "tools"},
 }
 
-// IsFolded reports whether an item that begins with a line is one that an agent program sends by itself. Such items are long, and
+// whatOf says what an item that begins with a line is, if an agent program sends it by itself. Such items are long, and
 // each call that has others repeats them: a transcript that is shown in brief has one line for those that follow each other.
-func IsFolded(line string) bool { return whatOf(line) != "" }
-
 func whatOf(line string) string {
 	for _, f := range folded {
 		if strings.HasPrefix(line, f.prefix) {
@@ -40,9 +35,9 @@ type Fold struct {
 	first             string
 }
 
-// Take adds a line, and reports whether it is part of the run. The first one has to be [IsFolded].
+// Take adds a line, and reports whether it is part of the run. The first one has to begin such an item.
 func (f *Fold) Take(line string) bool {
-	what, text := whatOf(line), strings.TrimPrefix(line, bar)
+	what, text := whatOf(line), withoutBar(line)
 	switch {
 	case what != "":
 		if !slices.Contains(f.what, what) {
@@ -52,7 +47,7 @@ func (f *Fold) Take(line string) bool {
 			f.first = line
 		}
 		_, text, _ = strings.Cut(line, ": ")
-	case f.lines == 0 || !strings.HasPrefix(line, strings.TrimSuffix(bar, " ")):
+	case f.lines == 0 || !strings.HasPrefix(line, bar):
 		return false
 	}
 	f.lines++

@@ -18,9 +18,12 @@ const (
 	// maxHeading bounds the first line of an item, in bytes. A longer one is repeated
 	// whole below it.
 	maxHeading = 200
-	// bar begins the lines that belong to the item above them.
-	bar = "  │ "
 )
+
+// The marks that begin the first line of an item. bar begins the lines that belong to the item above them.
+const turn, asked, thought, call, result, warning, note, bar = "-- ", "? ", "~ ", "> ", "< ", "! ", "maestro: ", "  │"
+
+func withoutBar(line string) string { return strings.TrimPrefix(strings.TrimPrefix(line, bar), " ") }
 
 // Writer writes a transcript. Errors of the underlying writer are ignored: a
 // transcript that cannot be written is no reason not to work.
@@ -88,7 +91,7 @@ func (w *Writer) Text(text string) {
 }
 
 // Turn marks the turns of a model, and what is known of them.
-func (w *Writer) Turn(format string, args ...any) { w.item("-- ", fmt.Sprintf(format, args...), "") }
+func (w *Writer) Turn(format string, args ...any) { w.item(turn, fmt.Sprintf(format, args...), "") }
 
 // Asked is a part of what a model is asked: who says it, or what it is, and the text.
 func (w *Writer) Asked(who, text string) {
@@ -101,11 +104,11 @@ func (w *Writer) Asked(who, text string) {
 }
 
 // Thought is what a model thinks.
-func (w *Writer) Thought(text string) { w.item("~ ", text, "") }
+func (w *Writer) Thought(text string) { w.item(thought, text, "") }
 
 // Call is a tool call: its gist in a few words, and all there is to it, which may be
 // empty.
-func (w *Writer) Call(gist, detail string) { w.item("> ", gist, detail) }
+func (w *Writer) Call(gist, detail string) { w.item(call, gist, detail) }
 
 // Result is what a tool call brought. gist names the call, and is empty where it is
 // the last one.
@@ -118,20 +121,20 @@ func (w *Writer) Result(gist, text string, failed bool) {
 	switch {
 	case gist == "" && text == "":
 	case gist == "":
-		w.item("< ", text, "")
+		w.item(result, text, "")
 	case more || len(gist)+len(first) > maxHeading:
-		w.item("< ", gist, text)
+		w.item(result, gist, text)
 	default:
-		w.item("< ", gist+": "+text, "")
+		w.item(result, gist+": "+text, "")
 	}
 }
 
 // Warn tells of something that went wrong.
-func (w *Writer) Warn(text string) { w.item("! ", text, "") }
+func (w *Writer) Warn(text string) { w.item(warning, text, "") }
 
 // Note is a remark of Maestro's own.
 func (w *Writer) Note(format string, args ...any) {
-	w.item("maestro: ", fmt.Sprintf(format, args...), "")
+	w.item(note, fmt.Sprintf(format, args...), "")
 }
 
 // item writes an item. A heading of several lines, or one that is too long, is
@@ -151,7 +154,7 @@ func (w *Writer) item(mark, heading, detail string) {
 	b.WriteString(mark + strings.TrimSpace(first))
 	if detail != "" {
 		for line := range strings.SplitSeq(bounded(detail), "\n") {
-			b.WriteString("\n" + bar + strings.TrimRight(line, "\r"))
+			b.WriteString("\n" + bar + " " + strings.TrimRight(line, "\r"))
 		}
 	}
 	w.write(b.String())

@@ -1,15 +1,10 @@
-// Package conversation takes a transcript apart for a page: turns, what the agent says, the
-// tools that it calls and what they bring, one window of a long text at a time. See
-// internal/models/transcript for the form of the text. An agent can print lines of any form: a line
-// that is mistaken for another kind is shown all the same.
-package conversation
+package transcript
 
 import (
 	"strings"
 	"unicode/utf8"
 
 	"github.com/maestro-hive/maestro/internal/core/safetext"
-	"github.com/maestro-hive/maestro/internal/models/transcript"
 )
 
 // Kind is what an item of a transcript is.
@@ -31,12 +26,9 @@ const (
 var marks = []struct {
 	prefix string
 	kind   Kind
-}{{"-- ", Turn}, {"? ", Asked}, {"~ ", Thought}, {"> ", Call}, {"< ", Result}, {"! ", Warning}, {"maestro: ", Note}}
+}{{turn, Turn}, {asked, Asked}, {thought, Thought}, {call, Call}, {result, Result}, {warning, Warning}, {note, Note}}
 
-// bar begins the lines that belong to the item above them.
-const bar = "  │"
-
-// Item is a part of a transcript.
+// Item is a part of a
 type Item struct {
 	Kind Kind
 	// Line is the number of its first line, from 1.
@@ -56,28 +48,27 @@ type BodyLine struct{ Mark, Text string }
 // maxLine is how many bytes of a line are shown.
 const maxLine = 4000
 
-// Items takes lines apart, of which the first one has a number.
-func Items(lines []string, first int) []Item {
-	var items []Item
-	var fold transcript.Fold
+// itemsOf takes lines apart, of which the first one has a number.
+func itemsOf(lines []string, first int) (items []Item) {
+	var fold Fold
 	for i, line := range lines {
 		line = clean(line)
 		if n := len(items); n > 0 && items[n-1].Fold {
 			if fold.Take(line) {
 				items[n-1].Head = fold.String()
-				items[n-1].Body = append(items[n-1].Body, BodyLine{Text: strings.TrimPrefix(strings.TrimPrefix(line, bar), " ")})
+				items[n-1].Body = append(items[n-1].Body, BodyLine{Text: withoutBar(line)})
 				continue
 			}
 			items[n-1].unfold()
 		}
-		if transcript.IsFolded(line) {
-			fold = transcript.Fold{}
+		if whatOf(line) != "" {
+			fold = Fold{}
 			fold.Take(line)
 			items = append(items, Item{Kind: Asked, Line: first + i, Head: fold.String(), Body: []BodyLine{{Text: line}}, Fold: true})
 			continue
 		}
 		if n := len(items); strings.HasPrefix(line, bar) && n > 0 && items[n-1].Kind != Said {
-			items[n-1].add(strings.TrimPrefix(strings.TrimPrefix(line, bar), " "))
+			items[n-1].add(withoutBar(line))
 			continue
 		}
 		kind, text := kindOf(line)
@@ -162,7 +153,7 @@ func WindowOf(text string, last, size int) Window {
 		begin, w.First = begin-1, w.First-1
 	}
 	lines = lines[begin:]
-	w.Items = Items(lines, w.First)
+	w.Items = itemsOf(lines, w.First)
 	return w
 }
 
