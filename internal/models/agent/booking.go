@@ -175,7 +175,7 @@ func (s *Set) beginCall(d Definition, job session.Job) *programCall {
 func (c *programCall) begun(home string, paid session.Call) {
 	c.paid, c.begin.Call = paid, paid.ID()
 	// If this fails, a worker that takes over after a crash knows only the reported usage.
-	_ = preset.WriteNote(filepath.Join(filepath.Dir(home), usageFile), c.begin)
+	_ = writeNote(filepath.Join(filepath.Dir(home), usageFile), c.begin)
 }
 
 // noted returns the usage of the call so far, from the files.
@@ -197,7 +197,7 @@ func (c *programCall) estimate() cost.Usage {
 // last call that began here is another one.
 func (s *Set) Reported(agent string, dir session.WorkDir, call string) (used, estimate cost.Usage, ok bool) {
 	var c programCall
-	if !preset.ReadNote(filepath.Join(filepath.Dir(dir.Home), usageFile), &c.begin) || c.begin.Call != call {
+	if !readNote(filepath.Join(filepath.Dir(dir.Home), usageFile), &c.begin) || c.begin.Call != call {
 		return used, estimate, false
 	}
 	dialect := preset.For(c.begin.Preset)

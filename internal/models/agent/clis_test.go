@@ -317,7 +317,7 @@ func TestCLIThatHasForgotten(t *testing.T) {
 		server := providertest.New(t, c.answers("echo hello > made.txt"))
 		b, s := c.agent(t, server.URL())
 		job := b.job()
-		require.NoError(t, preset.WriteConversation(job.Home, session.Conversation{
+		require.NoError(t, WriteConversation(job.Home, session.Conversation{
 			Preset: c.preset, ID: "8b0ff4a4-6d8a-4a3c-9c5e-0d6f7c1b2a3d",
 		}))
 		job.Continues = true

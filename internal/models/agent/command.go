@@ -118,7 +118,7 @@ func (s *Set) prepare(st *stage, d Definition, job session.Job, caches []view) (
 		return err
 	}
 	if d.Preset == "" || !job.Continues {
-		if err = preset.ForgetConversation(job.Home); err != nil {
+		if err = ForgetConversation(job.Home); err != nil {
 			return err
 		}
 	}

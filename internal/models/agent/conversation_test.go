@@ -50,7 +50,7 @@ func TestConversationGoesOn(t *testing.T) {
 			b.done(s, job)
 			require.True(t, continuable(s, "x", dir))
 			require.False(t, continuable(s, "y", dir))
-			info, err := os.Stat(filepath.Join(b.dir, preset.ConversationFile))
+			info, err := os.Stat(filepath.Join(b.dir, conversationFile))
 			require.NoError(t, err)
 			require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
 
@@ -98,13 +98,13 @@ func TestUnknownConversationBeginsAnew(t *testing.T) {
 			job := b.job()
 			job.Continues = true
 			job.Brief.Requirement = "Build it."
-			require.NoError(t, preset.WriteConversation(job.Home, session.Conversation{Preset: program, ID: "c0"}))
+			require.NoError(t, WriteConversation(job.Home, session.Conversation{Preset: program, ID: "c0"}))
 			b.done(s, job)
 			prompts := b.noted("prompts")
 			require.Len(t, prompts, 2)
 			require.NotContains(t, prompts[0], "Build it.")
 			require.Contains(t, prompts[1], "Build it.")
-			got, ok := preset.ReadConversation(job.Home, program)
+			got, ok := ReadConversation(job.Home, program)
 			require.True(t, ok)
 			require.Equal(t, "c1", got.ID)
 			require.Len(t, b.calls.Plans, 1, "it is one attempt")
@@ -119,7 +119,7 @@ func TestUnknownConversationIsTriedAnewOnce(t *testing.T) {
 	s := b.standIn(preset.Claude, notes+"echo 'No conversation found with session ID: c0' >&2; exit 1")
 	job := b.job()
 	job.Continues = true
-	require.NoError(t, preset.WriteConversation(job.Home, session.Conversation{Preset: preset.Claude, ID: "c0"}))
+	require.NoError(t, WriteConversation(job.Home, session.Conversation{Preset: preset.Claude, ID: "c0"}))
 	_, err := s.Run(t.Context(), job)
 	require.Equal(t, failures.Unknown, failure(t, err).Category)
 	require.Len(t, b.noted("args"), 2)
@@ -163,15 +163,15 @@ func TestConversationFileThatIsNotOurs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
-			require.NoError(t, os.WriteFile(filepath.Join(b.dir, preset.ConversationFile), []byte(content), 0o600))
-			_, ok := preset.ReadConversation(b.job().Home, preset.Claude)
+			require.NoError(t, os.WriteFile(filepath.Join(b.dir, conversationFile), []byte(content), 0o600))
+			_, ok := ReadConversation(b.job().Home, preset.Claude)
 			require.False(t, ok)
 		})
 	}
 	b := newBench(t)
 	require.NoError(t, os.WriteFile(filepath.Join(b.dir, "other"), []byte(`{"preset":"claude","id":"c0"}`), 0o600))
-	require.NoError(t, os.Symlink("other", filepath.Join(b.dir, preset.ConversationFile)))
-	_, ok := preset.ReadConversation(b.job().Home, preset.Claude)
+	require.NoError(t, os.Symlink("other", filepath.Join(b.dir, conversationFile)))
+	_, ok := ReadConversation(b.job().Home, preset.Claude)
 	require.False(t, ok, "no link is followed")
 }
 
@@ -190,7 +190,7 @@ func TestAnotherAgentsWorkEndsTheConversation(t *testing.T) {
 	b := newBench(t)
 	job := b.job()
 	job.Continues = true
-	require.NoError(t, preset.WriteConversation(job.Home, session.Conversation{Preset: preset.Claude, ID: "c0"}))
+	require.NoError(t, WriteConversation(job.Home, session.Conversation{Preset: preset.Claude, ID: "c0"}))
 	b.done(b.shell("true"), job)
-	require.NoFileExists(t, filepath.Join(b.dir, preset.ConversationFile))
+	require.NoFileExists(t, filepath.Join(b.dir, conversationFile))
 }

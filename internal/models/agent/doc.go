@@ -13,7 +13,7 @@
 //	                prompt.go: what a known program is told of its work
 //	result.go       what an agent may write to $MAESTRO_RESULT: the fields, the failure categories, and the largest size
 //	preset_run.go   a known program: when its conversation is resumed or begun anew, and how long it may stay after it has
-//	                reported its end
+//	                reported its end; conversation.go: where the conversation is noted, and which of its ids are valid
 //	booking.go      what is reserved and booked for an attempt that is paid as a whole, and the estimate if its program
 //	                reports no usage
 //	gateway.go      how a program reaches the gateway, which keys are kept from it, and that a failure of the gateway is that

@@ -59,7 +59,7 @@ func (s *Set) program(ctx context.Context, d Definition, job session.Job, st *st
 	got, err := s.resume(ctx, d, job, st)
 	var f *failures.Failure
 	if errors.As(err, &f) && f.Category == failures.ContextOverflow {
-		if err := preset.ForgetConversation(job.Home); err != nil {
+		if err := ForgetConversation(job.Home); err != nil {
 			return got, hostFailure("agent "+job.Agent, err)
 		}
 	}
@@ -71,14 +71,14 @@ func (s *Set) program(ctx context.Context, d Definition, job session.Job, st *st
 func (s *Set) resume(ctx context.Context, d Definition, job session.Job, st *stage) (attemptResult, error) {
 	var last session.Conversation
 	if job.Continues {
-		last, _ = preset.ReadConversation(job.Home, d.Preset)
+		last, _ = ReadConversation(job.Home, d.Preset)
 		last.Booked = last.Booked.Max(st.call.log.Messages[last.ID]) // it may have been cut off since
 	}
 	got, lost, err := s.runOnce(ctx, d, job, st, last)
 	if !lost || ctx.Err() != nil {
 		return got, err
 	}
-	if err := preset.ForgetConversation(job.Home); err != nil {
+	if err := ForgetConversation(job.Home); err != nil {
 		return got, hostFailure("agent "+job.Agent, err)
 	}
 	// What it spent on another conversation before it was stopped is paid, too.
@@ -141,7 +141,7 @@ func (s *Set) runOnce(ctx context.Context, d Definition, job session.Job, st *st
 	if run.Total != (cost.Usage{}) && (resumed.ID == "" || resumed.ID == run.ConversationID) {
 		// The next run counts from here on. If this cannot be written, the next run counts
 		// too much rather than too little.
-		_ = preset.WriteConversation(job.Home, session.Conversation{
+		_ = WriteConversation(job.Home, session.Conversation{
 			Preset: d.Preset, ID: run.ConversationID, Booked: run.Total,
 			Home: resumed.Home,
 		})
@@ -169,8 +169,8 @@ func (s *Set) newRun(d Definition, job session.Job, paid session.Call, resumed s
 		switch {
 		case resumed.ID != "" && id != resumed.ID:
 			stop(errLost)
-		case resumed.ID == "" && preset.ValidConversationID(id):
-			if err := preset.WriteConversation(job.Home, session.Conversation{Preset: d.Preset, ID: id}); err != nil {
+		case resumed.ID == "" && conversationID.MatchString(id):
+			if err := WriteConversation(job.Home, session.Conversation{Preset: d.Preset, ID: id}); err != nil {
 				run.Warn(err.Error())
 			}
 		}
@@ -311,7 +311,7 @@ func (s *Set) Conversation(agent string, dir session.WorkDir) (c session.Convers
 	if d.Preset == "" {
 		return c, false
 	}
-	return preset.ReadConversation(dir.Home, d.Preset)
+	return ReadConversation(dir.Home, d.Preset)
 }
 
 // ConversationFiles lists patterns of the files below HOME with which the agent continues a
@@ -325,8 +325,8 @@ func (s *Set) ConversationFiles(agent, ofPreset string) []string {
 
 // NoteConversation notes a conversation whose files are in a directory's HOME.
 func (s *Set) NoteConversation(dir session.WorkDir, c session.Conversation) error {
-	return preset.WriteConversation(dir.Home, c)
+	return WriteConversation(dir.Home, c)
 }
 
 // Forget ends the conversation in an assignment's directory, if there is one.
-func (s *Set) Forget(dir session.WorkDir) error { return preset.ForgetConversation(dir.Home) }
+func (s *Set) Forget(dir session.WorkDir) error { return ForgetConversation(dir.Home) }

@@ -109,7 +109,7 @@ func TestPresetsReadTheirStreams(t *testing.T) {
 			require.NotContains(t, log, `"type"`, "events are not the log")
 			require.NotContains(t, log, "the prompt")
 			require.NotContains(t, strings.Join(b.said, "\n"), `"type"`)
-			c, ok := preset.ReadConversation(b.job().Home, program)
+			c, ok := ReadConversation(b.job().Home, program)
 			require.True(t, ok)
 			require.Equal(t, want.id, c.ID)
 		})

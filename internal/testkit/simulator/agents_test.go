@@ -23,6 +23,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/secrets"
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
+	"github.com/maestro-hive/maestro/internal/models/agent"
 	"github.com/maestro-hive/maestro/internal/models/agent/preset"
 	"github.com/maestro-hive/maestro/internal/models/llm"
 	"github.com/maestro-hive/maestro/internal/models/wire"
@@ -338,7 +339,7 @@ const (
 // program continues a conversation, or begins one, and writes its file at the end.
 func (a agents) program(ctx context.Context, id spec.AssignmentID, job session.Job) (session.Outcome, error) {
 	w := a.p.world
-	c, ok := preset.ReadConversation(job.Home, preset.Claude)
+	c, ok := agent.ReadConversation(job.Home, preset.Claude)
 	if !ok || !job.Continues {
 		c = session.Conversation{Preset: preset.Claude, ID: fmt.Sprintf("c%d", w.count("conversation"))}
 		if err := a.NoteConversation(job.WorkDir, c); err != nil {
@@ -429,11 +430,11 @@ func lines(path string) []string {
 	return strings.Split(strings.TrimSpace(string(data)), "\n")
 }
 
-func (a agents) Conversation(agent string, dir session.WorkDir) (c session.Conversation, ok bool) {
-	if !slices.Contains(a.p.world.plan.Programs, agent) {
+func (a agents) Conversation(name string, dir session.WorkDir) (c session.Conversation, ok bool) {
+	if !slices.Contains(a.p.world.plan.Programs, name) {
 		return c, false
 	}
-	return preset.ReadConversation(dir.Home, preset.Claude)
+	return agent.ReadConversation(dir.Home, preset.Claude)
 }
 
 func (a agents) ConversationFiles(agent, ofPreset string) []string {
@@ -444,9 +445,9 @@ func (a agents) ConversationFiles(agent, ofPreset string) []string {
 }
 
 func (a agents) NoteConversation(dir session.WorkDir, c session.Conversation) error {
-	return act(a.p, "Program.conversation", func() error { return preset.WriteConversation(dir.Home, c) })
+	return act(a.p, "Program.conversation", func() error { return agent.WriteConversation(dir.Home, c) })
 }
 
 func (a agents) Forget(dir session.WorkDir) error {
-	return act(a.p, "Program.forget", func() error { return preset.ForgetConversation(dir.Home) })
+	return act(a.p, "Program.forget", func() error { return agent.ForgetConversation(dir.Home) })
 }

@@ -1,4 +1,4 @@
-package preset
+package agent
 
 import (
 	"encoding/json"
@@ -15,25 +15,22 @@ import (
 )
 
 const (
-	// ConversationFile is the name of the file, beside an assignment's HOME, that identifies
+	// conversationFile is the name of the file, beside an assignment's HOME, that identifies
 	// the agent program's conversation. Keep it with the HOME to continue the conversation.
-	ConversationFile = "conversation.json"
+	conversationFile = "conversation.json"
 	// maxConversation bounds it, in bytes.
 	maxConversation = 4 << 10
 )
 
-// ValidConversationID reports whether an id may be passed as an argument.
-func ValidConversationID(id string) bool { return conversationID.MatchString(id) }
-
 // conversationID matches valid ids: an id becomes an argument.
 var conversationID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
 
-func conversationPath(home string) string { return filepath.Join(filepath.Dir(home), ConversationFile) }
+func conversationPath(home string) string { return filepath.Join(filepath.Dir(home), conversationFile) }
 
 // ReadConversation returns the preset's conversation in a HOME. An invalid file counts as none.
 func ReadConversation(home, preset string) (c session.Conversation, ok bool) {
-	if !ReadNote(conversationPath(home), &c) || c.Preset != preset ||
-		!ValidConversationID(c.ID) || c.Booked.Validate() != nil {
+	if !readNote(conversationPath(home), &c) || c.Preset != preset ||
+		!conversationID.MatchString(c.ID) || c.Booked.Validate() != nil {
 		return session.Conversation{}, false
 	}
 	return c, true
@@ -41,14 +38,14 @@ func ReadConversation(home, preset string) (c session.Conversation, ok bool) {
 
 // WriteConversation notes the conversation in a HOME atomically.
 func WriteConversation(home string, c session.Conversation) error {
-	if err := WriteNote(conversationPath(home), c); err != nil {
+	if err := writeNote(conversationPath(home), c); err != nil {
 		return fmt.Errorf("note the conversation: %w", err)
 	}
 	return nil
 }
 
-// WriteNote writes a small document beside a HOME atomically.
-func WriteNote(path string, doc any) error {
+// writeNote writes a small document beside a HOME atomically.
+func writeNote(path string, doc any) error {
 	data, err := json.Marshal(doc)
 	if err != nil {
 		return err
@@ -67,8 +64,8 @@ func WriteNote(path string, doc any) error {
 	return nil
 }
 
-// ReadNote reads such a document. An invalid file counts as none.
-func ReadNote(path string, doc any) bool {
+// readNote reads such a document. An invalid file counts as none.
+func readNote(path string, doc any) bool {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
 	if err != nil {
 		return false
