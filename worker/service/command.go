@@ -24,6 +24,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/sandbox/room"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/store/state"
+	"github.com/maestro-hive/maestro/internal/store/statedir"
 	"github.com/maestro-hive/maestro/worker/telemetry"
 )
 
@@ -115,7 +116,7 @@ func (p Process) serve(ctx context.Context, s serving) error {
 	if err != nil {
 		return err
 	}
-	dir, note, err := config.WorkerStateDir(s.stateDir, p.Getenv, false)
+	dir, note, err := statedir.ForWorker(s.stateDir, p.Getenv, false)
 	if err != nil {
 		return err
 	}

@@ -18,13 +18,13 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/textfmt"
 	"github.com/maestro-hive/maestro/internal/faces/client"
 	"github.com/maestro-hive/maestro/internal/faces/httpapi"
-	"github.com/maestro-hive/maestro/internal/models/config"
 	"github.com/maestro-hive/maestro/internal/ops/control"
 	"github.com/maestro-hive/maestro/internal/ops/sessionstatus"
 	"github.com/maestro-hive/maestro/internal/platform/bounded"
 	"github.com/maestro-hive/maestro/internal/platform/buildinfo"
 	"github.com/maestro-hive/maestro/internal/platform/temporalutil"
 	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/store/statedir"
 	"github.com/maestro-hive/maestro/worker/telemetry"
 )
 
@@ -187,11 +187,11 @@ func (c *connector) storeDir() (string, error) {
 	if c.ownersDir != "" {
 		return c.ownersDir, nil
 	}
-	dir, _, err := config.StateDir(c.stateDir, c.environ.get, false)
+	dir, _, err := statedir.Find(c.stateDir, c.environ.get, false)
 	if err != nil {
 		return "", usagef("%w", err)
 	}
-	owners, err := config.BecomeOwner(dir)
+	owners, err := statedir.BecomeOwner(dir)
 	if err != nil {
 		return "", usagef("%w", err)
 	}
@@ -204,7 +204,7 @@ func (c *connector) storeDir() (string, error) {
 // workerDir is the state directory of a server and a worker on this machine. A missing one is created. A note is printed
 // if it is not the default directory.
 func (c *connector) workerDir() (string, error) {
-	dir, note, err := config.WorkerStateDir(c.stateDir, c.environ.get, true)
+	dir, note, err := statedir.ForWorker(c.stateDir, c.environ.get, true)
 	if err != nil {
 		return "", usagef("%w", err)
 	}

@@ -16,11 +16,11 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/textfmt"
 	"github.com/maestro-hive/maestro/internal/models/agent"
-	"github.com/maestro-hive/maestro/internal/models/config"
 	"github.com/maestro-hive/maestro/internal/ops/control"
 	"github.com/maestro-hive/maestro/internal/platform/diskspace"
 	"github.com/maestro-hive/maestro/internal/platform/terminal"
 	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/store/statedir"
 )
 
 const (
@@ -32,21 +32,21 @@ const (
 
 // stateDir finds the directory of the store, and whose it is.
 func stateDir(_ context.Context, h *host) []control.Finding {
-	dir, note, err := config.StateDir(h.StateDir, h.Getenv, false)
+	dir, note, err := statedir.Find(h.StateDir, h.Getenv, false)
 	if err != nil {
-		return about("store", failed(Bad, err, "give a state directory with --state-dir or "+config.StateDirEnv))
+		return about("store", failed(Bad, err, "give a state directory with --state-dir or "+statedir.Env))
 	}
 	h.dir, h.why = dir, "the default"
 	switch {
 	case h.StateDir != "":
 		h.why = "from --state-dir"
-	case h.Getenv(config.StateDirEnv) != "":
-		h.why = "by " + config.StateDirEnv
+	case h.Getenv(statedir.Env) != "":
+		h.why = "by " + statedir.Env
 	case note != "":
 		_, h.why, _ = strings.Cut(note, ", ")
 	}
-	var owner *config.OwnerError
-	if errors.As(config.CheckOwner(dir), &owner) {
+	var owner *statedir.OwnerError
+	if errors.As(statedir.CheckOwner(dir), &owner) {
 		h.dir = "" // it cannot be opened
 		what, remedy, _ := strings.Cut(owner.Error(), "; ")
 		return with(bad(remedy, "%s", what), owner.Sudo()+" maestro doctor --state-dir "+agent.ShellWord(dir))

@@ -1,4 +1,4 @@
-// Package config reads team files and worker files, and finds the state directory.
+// Package config reads team files and worker files.
 //
 // It is strict. A file is either accepted as a whole, or rejected with all of its problems, each
 // with its position, its field, what is wrong, how to correct it, and the lines around it.
@@ -18,6 +18,4 @@
 //	fill.go      that durations and sizes are within their bounds; foreign.go: files of other systems, and what to write
 //	             instead
 //	problems.go  what is shown of a problem: its position, the lines around it, and how many problems
-//	statedir.go  which directory has the state: a flag, $MAESTRO_STATE_DIR, /var/maestro/state, or one below the user's HOME
-//	owner.go     that the state directory of another user is refused, and when a process of root continues as its owner
 package config

@@ -1,4 +1,4 @@
-package config
+package statedir
 
 import (
 	"os"
@@ -15,15 +15,15 @@ func environment(pairs map[string]string) func(string) string {
 func TestStateDirThatIsNamedIsTaken(t *testing.T) {
 	t.Parallel()
 	usual := t.TempDir()
-	env := environment(map[string]string{StateDirEnv: "/by/env"})
-	dir, note, err := stateDir(usual, "/by/flag", env, false)
+	env := environment(map[string]string{Env: "/by/env"})
+	dir, note, err := find(usual, "/by/flag", env, false)
 	require.NoError(t, err)
 	require.Equal(t, "/by/flag", dir)
 	require.Empty(t, note)
-	dir, _, err = stateDir(usual, "", env, true)
+	dir, _, err = find(usual, "", env, true)
 	require.NoError(t, err)
 	require.Equal(t, "/by/env", dir)
-	dir, _, err = stateDir(usual, "here", env, true)
+	dir, _, err = find(usual, "here", env, true)
 	require.NoError(t, err)
 	require.True(t, filepath.IsAbs(dir))
 }
@@ -34,12 +34,12 @@ func TestOwnStateDirIsCreatedOnceAndThenFound(t *testing.T) {
 	env := environment(map[string]string{"HOME": home, "XDG_STATE_HOME": "relative/does/not/count"})
 	own := filepath.Join(home, ".local", "state", "maestro")
 
-	dir, note, err := stateDir(usual, "", env, false)
+	dir, note, err := find(usual, "", env, false)
 	require.NoError(t, err)
 	require.Equal(t, usual, dir, "only dev and demo create another")
 	require.Empty(t, note)
 
-	dir, note, err = stateDir(usual, "", env, true)
+	dir, note, err = find(usual, "", env, true)
 	require.NoError(t, err)
 	require.Equal(t, own, dir)
 	require.Equal(t, "created "+own+" for the state, because "+usual+" does not exist", note)
@@ -47,7 +47,7 @@ func TestOwnStateDirIsCreatedOnceAndThenFound(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o700), info.Mode().Perm())
 
-	dir, note, err = stateDir(usual, "", env, false)
+	dir, note, err = find(usual, "", env, false)
 	require.NoError(t, err)
 	require.Equal(t, own, dir, "once it is there, every command uses it")
 	require.Contains(t, note, "the state is in "+own)
@@ -57,12 +57,12 @@ func TestStateDirThatCannotBe(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
-	_, _, err := stateDir(file, "", environment(nil), true)
+	_, _, err := find(file, "", environment(nil), true)
 	require.ErrorContains(t, err, "is not a directory, and HOME is not set; name a state directory with --state-dir or "+
 		"MAESTRO_STATE_DIR")
-	_, _, err = stateDir(file, "", environment(map[string]string{"XDG_STATE_HOME": file}), true)
+	_, _, err = find(file, "", environment(map[string]string{"XDG_STATE_HOME": file}), true)
 	require.ErrorContains(t, err, "cannot be created")
-	dir, _, err := stateDir(file, "", environment(nil), false)
+	dir, _, err := find(file, "", environment(nil), false)
 	require.NoError(t, err)
 	require.Equal(t, file, dir, "the store says what is wrong with it")
 }

@@ -1,4 +1,4 @@
-package config
+package statedir
 
 import (
 	"errors"
@@ -57,10 +57,10 @@ func CheckOwner(dir string) error {
 	return nil
 }
 
-// WorkerStateDir is [StateDir] and [CheckOwner], for a process that runs agents. It does not become the owner, because
+// ForWorker is [Find] and [CheckOwner], for a process that runs agents. It does not become the owner, because
 // agents of another user (run_as) need root.
-func WorkerStateDir(flag string, env func(string) string, create bool) (dir, note string, err error) {
-	if dir, note, err = StateDir(flag, env, create); err == nil {
+func ForWorker(flag string, env func(string) string, create bool) (dir, note string, err error) {
+	if dir, note, err = Find(flag, env, create); err == nil {
 		err = CheckOwner(dir)
 	}
 	return dir, note, err

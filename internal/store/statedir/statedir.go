@@ -1,4 +1,4 @@
-package config
+package statedir
 
 import (
 	"errors"
@@ -10,23 +10,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// DefaultStateDir is the default directory of the state.
-const DefaultStateDir = "/var/maestro/state"
+// Default is the default directory of the state.
+const Default = "/var/maestro/state"
 
-// StateDirEnv is the variable that names the state directory.
-const StateDirEnv = "MAESTRO_STATE_DIR"
+// Env is the variable that names the state directory.
+const Env = "MAESTRO_STATE_DIR"
 
-// StateDir finds the state directory: the flag, else the environment's MAESTRO_STATE_DIR, else
-// [DefaultStateDir] if it can be written, else $XDG_STATE_HOME/maestro (by default
+// Find finds the state directory: the flag, else the environment's MAESTRO_STATE_DIR, else
+// [Default] if it can be written, else $XDG_STATE_HOME/maestro (by default
 // ~/.local/state/maestro) if that exists or create is set, which creates it. Otherwise it is
-// DefaultStateDir, and the store creates it or reports an error. The note, if not empty, informs a
+// Default, and the store creates it or reports an error. The note, if not empty, informs a
 // person that the directory is not the default one. The directory is absolute.
-func StateDir(flag string, env func(string) string, create bool) (dir, note string, err error) {
-	return stateDir(DefaultStateDir, flag, env, create)
+func Find(flag string, env func(string) string, create bool) (dir, note string, err error) {
+	return find(Default, flag, env, create)
 }
 
-func stateDir(usual, flag string, env func(string) string, create bool) (dir, note string, err error) {
-	for _, chosen := range []struct{ by, dir string }{{"--state-dir", flag}, {StateDirEnv, env(StateDirEnv)}} {
+func find(usual, flag string, env func(string) string, create bool) (dir, note string, err error) {
+	for _, chosen := range []struct{ by, dir string }{{"--state-dir", flag}, {Env, env(Env)}} {
 		if chosen.dir == "" {
 			continue
 		}
@@ -40,10 +40,10 @@ func stateDir(usual, flag string, env func(string) string, create bool) (dir, no
 	if why == "" {
 		return usual, "", nil
 	}
-	own := ownStateDir(env)
+	own := ownDir(env)
 	if own == "" {
 		if create {
-			return "", "", fmt.Errorf("%s %s, and HOME is not set; name a state directory with --state-dir or %s", usual, why, StateDirEnv)
+			return "", "", fmt.Errorf("%s %s, and HOME is not set; name a state directory with --state-dir or %s", usual, why, Env)
 		}
 		return usual, "", nil
 	}
@@ -55,14 +55,14 @@ func stateDir(usual, flag string, env func(string) string, create bool) (dir, no
 	}
 	if err := os.MkdirAll(own, 0o700); err != nil {
 		return "", "", fmt.Errorf("%s %s, and %s cannot be created (%w); name a state directory with --state-dir or %s", usual, why,
-			own, err, StateDirEnv)
+			own, err, Env)
 	}
 	return own, fmt.Sprintf("created %s for the state, because %s %s", own, usual, why), nil
 }
 
-// ownStateDir is the user's own state directory; empty if the environment does not define it. By
+// ownDir is the user's own state directory; empty if the environment does not define it. By
 // the XDG specification, a relative XDG_STATE_HOME is ignored.
-func ownStateDir(env func(string) string) string {
+func ownDir(env func(string) string) string {
 	if home := env("XDG_STATE_HOME"); filepath.IsAbs(home) {
 		return filepath.Join(home, "maestro")
 	}
