@@ -6,6 +6,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/maestro-hive/maestro/internal/platform/retryafter"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/store/backup"
 )
@@ -19,15 +20,8 @@ const (
 
 // backUp backs up the store by the schedule of the worker file until ctx ends.
 func (w *Worker) backUp(ctx context.Context) {
-	wait := time.NewTimer(0)
-	defer wait.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-wait.C:
-		}
-		wait.Reset(backupCheck)
+	for wait := time.Duration(0); retryafter.Wait(ctx, wait); {
+		wait = backupCheck
 		to := w.plan.Load().config.Backup
 		if to == nil {
 			continue
@@ -37,7 +31,7 @@ func (w *Worker) backUp(ctx context.Context) {
 		switch {
 		case err != nil && ctx.Err() == nil && !errors.Is(err, store.ErrPruning):
 			w.Logger.Error("the store could not be backed up", "error", err, "again_in", backupRetry.String())
-			wait.Reset(backupRetry)
+			wait = backupRetry
 		case report.Database != "":
 			w.Logger.Info("the store is backed up", "to", to.To, "database", report.Database, "blobs", report.Blobs, "copied",
 				report.Copied)

@@ -19,6 +19,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/platform/cmdline"
 	"github.com/maestro-hive/maestro/internal/platform/httpserver"
 	"github.com/maestro-hive/maestro/internal/platform/logs"
+	"github.com/maestro-hive/maestro/internal/platform/retryafter"
 	"github.com/maestro-hive/maestro/internal/platform/temporalutil"
 	"github.com/maestro-hive/maestro/internal/sandbox/procgroup"
 	"github.com/maestro-hive/maestro/internal/sandbox/room"
@@ -177,10 +178,8 @@ func (s Setup) buildWhenCurrent(ctx context.Context) (*Worker, error) {
 			return w, err
 		}
 		s.Logger.Warn("the worker waits until it is replaced", "error", err)
-		select {
-		case <-ctx.Done():
+		if !retryafter.Wait(ctx, schemaWait) {
 			return nil, nil
-		case <-time.After(schemaWait):
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/maestro-hive/maestro/internal/platform/retryafter"
 	"github.com/maestro-hive/maestro/internal/platform/temporalutil"
 )
 
@@ -45,10 +46,8 @@ func connect(ctx context.Context, timeout time.Duration, h *health, logger *slog
 			reminded = h.clock()
 			logger.Warn("Temporal cannot be reached; retrying", "address", unreachable.Address, "error", unreachable.Err)
 		}
-		select {
-		case <-ctx.Done():
+		if !retryafter.Wait(ctx, wait) {
 			return nil, nil
-		case <-time.After(wait):
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
+	"github.com/maestro-hive/maestro/internal/platform/retryafter"
 	"github.com/maestro-hive/maestro/internal/store/state"
 	"github.com/maestro-hive/maestro/worker/telemetry"
 )
@@ -28,12 +29,10 @@ const polledWithin = 2 * time.Minute
 // updateGauges updates the metrics of the store and of its workers that no event changes, until ctx ends.
 func (w *Worker) updateGauges(ctx context.Context) {
 	defer w.recorder.Look(telemetry.Fleet{}) // a stopped worker has no values
-	select {
-	case <-ctx.Done():
+	if !retryafter.Wait(ctx, gaugesSoon) {
 		return
-	case <-time.After(gaugesSoon):
-		w.updateGaugesOnce(ctx)
 	}
+	w.updateGaugesOnce(ctx)
 	every(ctx, gaugesEvery, w.updateGaugesOnce)
 }
 

@@ -17,6 +17,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/maestro-hive/maestro/internal/platform/retryafter"
 	"github.com/maestro-hive/maestro/internal/sandbox/proctree"
 	"github.com/maestro-hive/maestro/workflows"
 )
@@ -113,10 +114,7 @@ func (s *server) supervise(life context.Context, up chan<- error) {
 			return
 		}
 		s.options.Say("%s; restarting in %s", err, restartPause)
-		select {
-		case <-life.Done():
-		case <-time.After(restartPause):
-		}
+		retryafter.Wait(life, restartPause)
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/faces/web"
 	"github.com/maestro-hive/maestro/internal/ops/control"
 	"github.com/maestro-hive/maestro/internal/platform/httpserver"
+	"github.com/maestro-hive/maestro/internal/platform/retryafter"
 	"github.com/maestro-hive/maestro/internal/platform/temporalutil"
 	"github.com/maestro-hive/maestro/internal/store"
 )
@@ -167,7 +168,7 @@ func (s *Server) stayConnected(tried func()) {
 		if err != nil {
 			pause = dialPause
 		}
-		if !s.wait(pause) {
+		if !retryafter.Wait(s.life, pause) {
 			if conn != nil {
 				s.conn.Store(conn)
 			}
@@ -183,7 +184,7 @@ func (s *Server) announce() error {
 
 // stayAnnounced repeats the announcement until the server stops, and withdraws it then.
 func (s *Server) stayAnnounced() {
-	for s.wait(access.AnnouncePause) {
+	for retryafter.Wait(s.life, access.AnnouncePause) {
 		if err := s.announce(); err != nil {
 			s.o.Log.Warn("links may lead to another server", "error", err)
 		}
@@ -191,18 +192,6 @@ func (s *Server) stayAnnounced() {
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(s.life), 3*time.Second)
 	defer cancel()
 	_ = s.o.Store.State.WithdrawServer(bounded, s.guard.URL()) // it expires
-}
-
-// wait waits; false: the server has stopped.
-func (s *Server) wait(pause time.Duration) bool {
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
-	select {
-	case <-s.life.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
 }
 
 // URL is the address of the dashboard, without a slash at its end.

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/faces/httpapi"
+	"github.com/maestro-hive/maestro/internal/platform/retryafter"
 )
 
 const (
@@ -166,7 +167,7 @@ func (c *Client) do(ctx context.Context, in request) (*http.Response, error) {
 		if wait == 0 || !again {
 			return nil, err
 		}
-		if !sleep(ctx, wait) {
+		if !retryafter.Wait(ctx, wait) {
 			return nil, ctx.Err()
 		}
 		waited += wait
@@ -175,17 +176,6 @@ func (c *Client) do(ctx context.Context, in request) (*http.Response, error) {
 
 // pauses are those between tries.
 var pauses = []time.Duration{200 * time.Millisecond, 400 * time.Millisecond, 800 * time.Millisecond}
-
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
-}
 
 func (c *Client) send(ctx context.Context, in request, key string) (*http.Response, error) {
 	var body io.Reader

@@ -22,6 +22,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/core/textfmt"
 	"github.com/maestro-hive/maestro/internal/ops/sessionstatus"
+	"github.com/maestro-hive/maestro/internal/platform/retryafter"
 	"github.com/maestro-hive/maestro/internal/platform/temporalutil"
 	"github.com/maestro-hive/maestro/workflows"
 )
@@ -298,10 +299,8 @@ func update(ctx context.Context, conn *temporalutil.Connection, sessionID string
 		if _, notReady := errors.AsType[*serviceerror.WorkflowNotReady](err); !notReady {
 			return handle, err
 		}
-		select {
-		case <-ctx.Done():
+		if !retryafter.Wait(ctx, updatePause) {
 			return handle, err
-		case <-time.After(updatePause):
 		}
 	}
 }

@@ -14,6 +14,8 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
+
+	"github.com/maestro-hive/maestro/internal/platform/retryafter"
 )
 
 // WorkflowTaskTimeout is how long Temporal waits for a worker that has taken a workflow
@@ -69,11 +71,7 @@ func Update(ctx context.Context, c client.Client, w Workflow, id, update string,
 		if err == nil || ctx.Err() != nil || refused(err) {
 			return err
 		}
-		timer := time.NewTimer(retryWait)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if !retryafter.Wait(ctx, retryWait) {
 			return errors.Join(context.Cause(ctx), err)
 		}
 	}

@@ -1,7 +1,8 @@
-// Package retryafter reads the wait that a server requires before the next request.
+// Package retryafter reads the wait that a server requires before the next request, and waits before the next try.
 package retryafter
 
 import (
+	"context"
 	"net/http"
 	"strconv"
 	"strings"
@@ -9,6 +10,18 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/core/session"
 )
+
+// Wait waits. It reports false at once if the context ends.
+func Wait(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
 
 // Parse returns the wait that the header of an HTTP answer states: in Retry-After or in milliseconds, or else until the
 // reset of a rate limit of which nothing remains; zero if it states none. It is at most [session.MaxRetryAfter].

@@ -1,6 +1,7 @@
 package retryafter_test
 
 import (
+	"context"
 	"net/http"
 	"testing"
 	"time"
@@ -48,4 +49,12 @@ func TestParse(t *testing.T) {
 	} {
 		require.Equal(t, c.want, retryafter.Parse(c.header, now), name)
 	}
+}
+
+func TestWaitEndsWithTheContext(t *testing.T) {
+	t.Parallel()
+	require.True(t, retryafter.Wait(t.Context(), time.Millisecond))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.False(t, retryafter.Wait(ctx, time.Hour))
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/maestro-hive/maestro/internal/platform/retryafter"
 )
 
 // DB is the database of an installation. It is safe for concurrent use.
@@ -44,10 +46,8 @@ func open(ctx context.Context, d *DB) (*DB, error) {
 	defer cancel()
 	err := d.migrate(ctx)
 	for sqliteCode(err) == sqlite3.SQLITE_BUSY && bounded.Err() == nil { // another process makes the tables
-		select {
-		case <-time.After(openPause):
+		if retryafter.Wait(bounded, openPause) {
 			err = d.migrate(ctx)
-		case <-bounded.Done():
 		}
 	}
 	if err == nil {

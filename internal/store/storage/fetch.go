@@ -20,6 +20,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/platform/diskspace"
+	"github.com/maestro-hive/maestro/internal/platform/retryafter"
 	"github.com/maestro-hive/maestro/internal/store/state"
 )
 
@@ -110,8 +111,8 @@ func (b *Bucket) readOrForget(ctx context.Context, rows map[spec.Digest]state.Bl
 ) {
 	const tries = 3
 	for n := range tries {
-		if err := pause(ctx, time.Duration(n)*time.Second); err != nil {
-			return nil, err
+		if !retryafter.Wait(ctx, time.Duration(n)*time.Second) {
+			return nil, ctx.Err()
 		}
 		if damaged, err = b.eachSpan(ctx, rows, take); err != nil || len(damaged) == 0 {
 			return nil, err

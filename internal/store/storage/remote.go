@@ -19,6 +19,7 @@ import (
 	"gocloud.dev/gcerrors"
 
 	"github.com/maestro-hive/maestro/internal/core/spec"
+	"github.com/maestro-hive/maestro/internal/platform/retryafter"
 )
 
 // ErrUnavailable means that the bucket cannot be used at the moment. Callers wait and try again.
@@ -97,19 +98,9 @@ func (r *remote) try(ctx context.Context, what string, size int64, request func(
 		case n == requestTries: // the text only: the time of a request that has passed is not that of the caller
 			return fmt.Errorf("%w: %s, %d times: %v", ErrUnavailable, what, n, err) //nolint:errorlint // see above
 		}
-		if err := pause(ctx, wait/2+rand.N(wait)); err != nil { //nolint:gosec // no secret
-			return err
+		if !retryafter.Wait(ctx, wait/2+rand.N(wait)) { //nolint:gosec // no secret
+			return ctx.Err()
 		}
-	}
-}
-
-// pause waits. The error is that of the context.
-func pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
 	}
 }
 
