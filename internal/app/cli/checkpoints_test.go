@@ -51,6 +51,7 @@ func TestASessionMovesToAnotherStore(t *testing.T) {
 	require.Contains(t, here.must(0, "checkpoints", "export", "s-1"), "2 checkpoints")
 	require.FileExists(t, archive)
 	here.ends(2, "already exists", "checkpoints", "export", "s-1")
+	here.ends(2, `session "s-2" not found in the store in `, "checkpoints", "export", "s-2")
 
 	there.withWorker(map[string]string{"writer": "exit 9", "coder": coderScript})
 	there.must(0, "checkpoints", "import", archive)

@@ -13,7 +13,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/core/textfmt"
 	"github.com/maestro-hive/maestro/internal/ops/control"
-	"github.com/maestro-hive/maestro/internal/ops/launch"
 	"github.com/maestro-hive/maestro/internal/platform/temporalutil"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/worker/telemetry"
@@ -55,50 +54,19 @@ func (c *connector) openStore() (*store.Store, error) {
 
 // stored opens the store, and names a session that is in it.
 func (c *connector) stored(ctx context.Context, sessionID string) (*store.Store, session.Key, error) {
-	key := session.Key{Session: sessionID}
-	if err := spec.CheckSession(sessionID); err != nil {
-		return nil, key, usagef("%w", err)
-	}
 	base, _, err := c.storeBase(ctx)
 	if err != nil {
-		return nil, key, err
+		return nil, session.Key{}, err
 	}
-	s := base.Store
-	key.Namespace = base.Namespace
-	known, err := s.State.HasSession(ctx, key)
-	if err != nil {
-		return nil, key, err
-	}
-	if !known {
-		return nil, key, c.explain(base.Unknown(ctx, sessionID))
-	}
-	return s, key, nil
-}
-
-// newest is a session's newest checkpoint that can be read. Damage is printed.
-func (c *connector) newest(ctx context.Context, s *store.Store, key session.Key) (store.StoredCheckpoint, error) {
-	found, err := s.Newest(ctx, key)
-	switch {
-	case found.Name == "" && errors.Is(err, session.ErrNotFound):
-		return found, failf("session %s has no readable checkpoint: %w", key.Session, err)
-	case errors.Is(err, session.ErrCorrupt), errors.Is(err, session.ErrNotFound):
-		c.console.printDamage(control.Damage{Damage: err.Error()})
-		return found, nil
-	}
-	return found, err
+	s, key, err := base.InStore(ctx, sessionID)
+	return s, key, c.explain(err)
 }
 
 // storedTeam is the team of a session's newest checkpoint. Damage is printed.
-func (c *connector) storedTeam(ctx context.Context, s *store.Store, key session.Key) (spec.Team, error) {
-	newest, err := c.newest(ctx, s, key)
-	if err != nil {
-		return spec.Team{}, err
-	}
-	t, err := launch.TeamOf(ctx, s, newest)
-	if err != nil {
-		return t, failf("%w; give its file with --team", err)
-	}
-	return t, nil
+func (c *connector) storedTeam(ctx context.Context, p *backend, sessionID string) (spec.Team, error) {
+	t, damage, err := p.base.TeamOf(ctx, sessionID)
+	c.console.printDamage(damage)
+	return t, c.explain(err)
 }
 
 // storeError adds the exit code to an error of a state directory.

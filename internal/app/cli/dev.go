@@ -373,12 +373,12 @@ func (c *demoCommand) printResult(ctx context.Context, k *localdev.Stack, w *loo
 	}
 	c.writeStatus(shown)
 	key := session.Key{Namespace: k.Conn.Namespace, Session: w.session}
-	newest, err := c.newest(ctx, k.Store, key)
+	newest, err := w.newest(ctx, w.session, nil)
 	if err != nil {
 		return err
 	}
 	out := filepath.Join(k.Store.Dir(), "demo", w.session)
-	files, err := k.Store.Content.Export(ctx, newest.Tree, nil, out, true)
+	files, err := k.Store.Content.Export(ctx, newest.Work.Tree, nil, out, true)
 	if err != nil {
 		return err
 	}

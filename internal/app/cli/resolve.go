@@ -217,11 +217,11 @@ func (c *resolveCommand) storeSupplied(ctx context.Context, p *backend, sessionI
 		return "", usagef("supply needs Temporal and the store; with a server, supply the files in its dashboard: %s",
 			p.dashboard(ctx, sessionID))
 	}
-	s, key, err := c.stored(ctx, sessionID)
+	s, _, err := c.stored(ctx, sessionID)
 	if err != nil {
 		return "", err
 	}
-	t, err := c.storedTeam(ctx, s, key)
+	t, err := c.storedTeam(ctx, p, sessionID)
 	if err != nil {
 		return "", err
 	}

@@ -86,18 +86,18 @@ func (c *resumeCommand) editedFiles(ctx context.Context, p *backend, sessionID s
 	if len(c.edits) == 0 {
 		return nil, nil
 	}
-	s, key, err := c.stored(ctx, sessionID)
+	s, _, err := c.stored(ctx, sessionID)
 	if err != nil {
 		return nil, err
 	}
 	if in.Loaded == nil {
-		t, err := c.storedTeam(ctx, s, key)
+		t, err := c.storedTeam(ctx, p, sessionID)
 		if err != nil {
-			return nil, err
+			return nil, failf("%w; give its file with --team", err)
 		}
 		in.Loaded = &t
 	}
-	return phaseFiles(ctx, c.console, c.environ, p.base.Store, *in.Loaded, "edit", c.edits)
+	return phaseFiles(ctx, c.console, c.environ, s, *in.Loaded, "edit", c.edits)
 }
 
 // forkCommand is `fork`.

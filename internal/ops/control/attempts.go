@@ -89,7 +89,7 @@ func (a Attempts) Work(ctx context.Context, sessionID string) (Work, error) {
 		Session: sessionID, Phases: []spec.Phase{}, Attempts: []Attempt{}, Answers: []session.Answer{},
 		Records: map[spec.AssignmentID]session.Record{},
 	}
-	s, key, err := a.inStore(ctx, sessionID)
+	s, key, err := a.InStore(ctx, sessionID)
 	if err != nil {
 		return doc, err
 	}
@@ -188,7 +188,7 @@ const maxOutputSoFar = 16 << 20
 // Transcript is the output of an attempt, also of one in progress. known is false if the output is
 // not available: the attempt has none, or runs on another host.
 func (a Attempts) Transcript(ctx context.Context, sessionID string, at Attempt) (text string, known bool, err error) {
-	_, key, err := a.inStore(ctx, sessionID)
+	_, key, err := a.InStore(ctx, sessionID)
 	if err != nil {
 		return "", false, err
 	}

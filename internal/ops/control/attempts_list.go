@@ -40,7 +40,7 @@ type AttemptFilter struct {
 // List lists the selected attempts.
 func (a Attempts) List(ctx context.Context, in AttemptFilter) (AttemptList, error) {
 	doc := AttemptList{Session: in.Session, Attempts: []Attempt{}}
-	_, key, err := a.inStore(ctx, in.Session)
+	_, key, err := a.InStore(ctx, in.Session)
 	if err != nil {
 		return doc, err
 	}

@@ -45,7 +45,7 @@ func (a Attempts) find(ctx context.Context, in AttemptInput) (found Attempt, err
 	if err := invalid("assignment", id.Check()); err != nil {
 		return found, err
 	}
-	_, key, err := a.inStore(ctx, in.Session)
+	_, key, err := a.InStore(ctx, in.Session)
 	if err != nil {
 		return found, err
 	}

@@ -78,7 +78,7 @@ type ShownCheckpoint struct {
 // List lists a session's checkpoints.
 func (c Checkpoints) List(ctx context.Context, sessionID string) (CheckpointList, error) {
 	doc := CheckpointList{Session: sessionID, Checkpoints: []ListedCheckpoint{}}
-	s, key, err := c.inStore(ctx, sessionID)
+	s, key, err := c.InStore(ctx, sessionID)
 	if err != nil {
 		return doc, err
 	}
@@ -112,7 +112,7 @@ type CheckpointInput struct {
 // Read finds a checkpoint by its phase or a prefix of its digest; without one, the newest.
 func (c Checkpoints) Read(ctx context.Context, in CheckpointInput) (ShownCheckpoint, error) {
 	which := in.Checkpoint
-	s, key, err := c.inStore(ctx, in.Session)
+	s, key, err := c.InStore(ctx, in.Session)
 	if err != nil {
 		return ShownCheckpoint{}, err
 	}
@@ -144,7 +144,7 @@ func checkpointOf(all []store.StoredCheckpoint, sessionID, which string) (store.
 // moved to the directory damaged of the store. That may affect other sessions, too: the caller needs a role for
 // all teams.
 func (c Checkpoints) Verify(ctx context.Context, sessionID string) (store.Report, error) {
-	s, key, err := c.inStore(ctx, sessionID)
+	s, key, err := c.InStore(ctx, sessionID)
 	if err != nil {
 		return store.Report{}, err
 	}

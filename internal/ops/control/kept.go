@@ -43,8 +43,8 @@ type kept struct {
 	team spec.Team
 }
 
-// inStore is the key of a session that the store has and the caller may view.
-func (b *Base) inStore(ctx context.Context, sessionID string) (*store.Store, session.Key, error) {
+// InStore is the key of a session that the store has and the caller may view.
+func (b *Base) InStore(ctx context.Context, sessionID string) (*store.Store, session.Key, error) {
 	key := b.key(sessionID)
 	if err := invalid("session", spec.CheckSession(sessionID)); err != nil {
 		return nil, key, err
@@ -102,7 +102,7 @@ func damageOf(key session.Key, readable bool, err error) (d Damage, _ error) {
 
 // kept reads the data of a session that the caller may view from the store.
 func (b *Base) kept(ctx context.Context, sessionID string) (kept, error) {
-	s, key, err := b.inStore(ctx, sessionID)
+	s, key, err := b.InStore(ctx, sessionID)
 	if err != nil {
 		return kept{}, err
 	}
@@ -112,6 +112,12 @@ func (b *Base) kept(ctx context.Context, sessionID string) (kept, error) {
 		return kept{}, err
 	}
 	return kept{StoredCheckpoint: newest, Damage: damage, store: s, key: key}, nil
+}
+
+// TeamOf is the team of a session's newest checkpoint that can be read.
+func (b *Base) TeamOf(ctx context.Context, sessionID string) (spec.Team, Damage, error) {
+	k, err := b.keptTeam(ctx, sessionID)
+	return k.team, k.Damage, err
 }
 
 // keptTeam reads the data of a session, and its team, from the store.

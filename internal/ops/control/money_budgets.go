@@ -66,7 +66,7 @@ func (m Money) Budgets(ctx context.Context, sessionID string) (Budgets, error) {
 		Session: sessionID, Budgets: []Budget{}, Raises: []budget.Raise{}, Warnings: []budget.Warning{},
 		Open: []OpenCall{},
 	}
-	s, key, err := m.inStore(ctx, sessionID)
+	s, key, err := m.InStore(ctx, sessionID)
 	if err != nil {
 		return doc, err
 	}

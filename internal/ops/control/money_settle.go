@@ -108,7 +108,7 @@ func (m Money) Settle(ctx context.Context, in SettleInput) (doc Settled, err err
 	if err := as.Check(); err != nil {
 		return doc, err
 	}
-	s, key, err := m.inStore(ctx, in.Session)
+	s, key, err := m.InStore(ctx, in.Session)
 	if err != nil {
 		return doc, err
 	}
@@ -130,7 +130,7 @@ func (m Money) SettleAll(ctx context.Context, sessionID string, as Settlement) (
 	if as.As == SettledByCost {
 		return doc, invalidf("as", "not one cost for all calls; settle calls with different costs one by one")
 	}
-	s, key, err := m.inStore(ctx, sessionID)
+	s, key, err := m.InStore(ctx, sessionID)
 	if err != nil {
 		return doc, err
 	}

@@ -54,7 +54,7 @@ func (m Money) SessionUsage(ctx context.Context, in SessionUsageFilter) (Usage, 
 	if err := checkKeys(in.By, state.CostKeys); err != nil {
 		return doc, err
 	}
-	s, key, err := m.inStore(ctx, in.Session)
+	s, key, err := m.InStore(ctx, in.Session)
 	if err != nil {
 		return doc, err
 	}

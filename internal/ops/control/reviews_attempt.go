@@ -28,7 +28,7 @@ func (a AttemptRef) String() string {
 // until then: supplied files that were refused have none of their own.
 func (r Reviews) attemptDiff(ctx context.Context, in DiffInput) (Diff, error) {
 	doc := Diff{Session: in.Session, Phase: in.Attempt.Phase, Files: []ChangedFile{}}
-	s, key, err := r.inStore(ctx, in.Session)
+	s, key, err := r.InStore(ctx, in.Session)
 	if err != nil {
 		return doc, err
 	}

@@ -112,7 +112,7 @@ func (s Starts) prepareFork(ctx context.Context, sessionID string, in Fork) (l *
 
 // checkpoint is one of a session's readable checkpoints.
 func (s Starts) checkpoint(ctx context.Context, sessionID, which string) (store.StoredCheckpoint, error) {
-	st, key, err := s.inStore(ctx, sessionID)
+	st, key, err := s.InStore(ctx, sessionID)
 	if err != nil {
 		return store.StoredCheckpoint{}, err
 	}

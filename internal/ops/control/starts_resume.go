@@ -155,7 +155,7 @@ func (s Starts) prepareResume(ctx context.Context, sessionID string, info *workf
 func (s Starts) lastGood(ctx context.Context, sessionID string, team TeamInput) (found launch.Stored, t spec.Team,
 	faults []string, err error,
 ) {
-	st, key, err := s.inStore(ctx, sessionID)
+	st, key, err := s.InStore(ctx, sessionID)
 	if err != nil {
 		return found, t, nil, err
 	}
