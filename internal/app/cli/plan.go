@@ -124,7 +124,7 @@ func (c *planCommand) writePersonas(personas []control.PlannedPersona) {
 	var rows strings.Builder
 	t := c.table()
 	for _, who := range personas {
-		t.Add("   "+who.Persona, terminal.Painted(actionOf(who), actionColour(who.Action)), safetext.Clip(who.Role, 32), "agent "+
+		t.Add("   "+who.AssignmentID.Persona, terminal.Painted(actionOf(who), actionColour(who.Action)), safetext.Clip(who.Role, 32), "agent "+
 			who.Agent)
 	}
 	t.Write(&rows)
@@ -200,6 +200,9 @@ func termsOf(p control.PlannedPhase) (lines []string) {
 		lines = append(lines, how+"; "+p.Integrator+" fixes merge conflicts and failing checks")
 	}
 	lines = append(lines, demandsOf(p.Produces, p.Checks, p.Budget)...)
+	if len(p.Protected) > 0 {
+		lines = append(lines, "may not change "+terminal.Enumeration(p.Protected, "and"))
+	}
 	if p.SendsBack != nil {
 		lines = append(lines, fmt.Sprintf("may send the work of %s back at most %s", p.SendsBack.To,
 			textfmt.Count(p.SendsBack.Times, "time")))
@@ -237,7 +240,7 @@ func limitsOf(doc control.Plan) []string {
 	retry := fmt.Sprintf("retries: %s per round", textfmt.Count(doc.Retry.Attempts, "attempt"))
 	for _, p := range doc.Phases {
 		for _, who := range p.Personas {
-			if own := fmt.Sprintf("%d for %s", who.Attempts, who.Persona); who.Attempts != doc.Retry.Attempts &&
+			if own := fmt.Sprintf("%d for %s", who.Attempts, who.AssignmentID.Persona); who.Attempts != doc.Retry.Attempts &&
 				!strings.Contains(retry, own) {
 				retry += ", " + own
 			}

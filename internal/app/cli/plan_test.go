@@ -22,7 +22,7 @@ personas:
 phases:
   - {name: design, personas: [analyst], produces: [docs/design.md], approve: true}
   - {name: survey, personas: [analyst], needs: []}
-  - {name: build, personas: [backend, frontend], needs: [design, survey], order: sequence, checks: [go-test], integrator: backend, budget: {usd: 3}}
+  - {name: build, personas: [backend, frontend], needs: [design, survey], order: sequence, checks: [go-test], protected: ["tests/**"], integrator: backend, budget: {usd: 3}}
   - {name: test, personas: [tester, analyst], sends_back: {to: build, times: 2}, approve: {by: [leads, security], count: 2}}
 budget: {tokens: 50000, on_exceeded: ask, daily: {usd: 20}}
 help: {give_up_after: 2h, jira: {project: MD}}
@@ -54,6 +54,7 @@ func TestPlanInWords(t *testing.T) {
      merge conflicts and failing checks
    checked by go-test
    may spend 3 USD
+   may not change tests/**
 
 4. test, after build
    tester   runs  Tester   agent writer
@@ -70,6 +71,10 @@ budget: 50,000 tokens; then a person is asked for a larger budget
 daily budget of all sessions of the team: 20 USD; then a person is asked for a
   larger budget
 `, out)
+	file := filepath.Join(d.dir, "team.yaml")
+	d.prints(`{"phases": [{"needs": []}, {"needs": []}, {"name": "build", "protected": ["tests/**"], "personas": [
+		{"persona": "backend", "agent": "coder", "action": "run"}, {"persona": "frontend"}]}, {}]}`, "plan", file)
+	require.NotContains(t, d.must(0, "plan", file, "-o", "json"), "Write.", "the plan has no instructions")
 	require.NoDirExists(t, d.state, "a plan makes no store")
 }
 

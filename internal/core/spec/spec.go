@@ -99,7 +99,7 @@ type Phase struct {
 	// Protected lists patterns of files that the phase cannot change, like tests/**: they stay
 	// as in its input. Changes are reported and not used. Files that match and are new are
 	// left out.
-	Protected []string `json:"protected,omitempty" yaml:"protected,omitempty" jsonschema:"format=glob,maxItems=200,uniqueItems=true" example:"[tests/**]"`
+	Protected []string `json:"protected,omitempty" yaml:"protected,omitempty" jsonschema:"format=glob,maxItems=200,uniqueItems=true"`
 	// Integrator is the persona who fixes the merged tree when results conflict or a
 	// check fails. Default: the last one.
 	Integrator string `json:"integrator,omitempty" yaml:"integrator,omitempty" jsonschema:"format=reference"`
