@@ -8,6 +8,7 @@ import (
 	"unicode"
 
 	"github.com/maestro-hive/maestro/internal/core/safetext"
+	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/core/textfmt"
 )
@@ -78,7 +79,7 @@ type Order struct {
 func Decide(o Order, p PullRequest, r Record, now time.Time) Step {
 	agreed := func(q Question) bool { return o.Retried && r.Asked == q && r.AskedFor == p.Head }
 	switch {
-	case p.State == Merged:
+	case p.State == session.PullMerged:
 		return Step{Act: Finish}
 	case p.Head == "" && agreed(AskBranch):
 		return Step{Act: Push}
@@ -88,7 +89,7 @@ func Decide(o Order, p PullRequest, r Record, now time.Time) Step {
 			Why: fmt.Sprintf("branch %s of %s was deleted; retry pushes it again, and reopens what was closed; skip goes on without a "+
 				"merge", p.Branch, p.URL),
 		}
-	case p.State == Closed:
+	case p.State == session.PullClosed:
 		return Step{Act: Ask, Question: AskReopen, Why: closedText(p)}
 	}
 	feedback := feedbackOfPeople(p, r)

@@ -20,7 +20,7 @@ var (
 // pull is an open pull request that was ready long ago.
 func pull(change func(*PullRequest)) PullRequest {
 	p := PullRequest{
-		Number: 7, URL: "https://git.example/o/r/pull/7", Branch: "maestro/s", Base: "main", Head: "c0ffee", State: Open,
+		Number: 7, URL: "https://git.example/o/r/pull/7", Branch: "maestro/s", Base: "main", Head: "c0ffee", State: session.PullOpen,
 		Mergeable: MergeClean, Checks: []Check{{ID: "1", Name: "build", State: CheckPassed}},
 	}
 	if change != nil {
@@ -31,7 +31,9 @@ func pull(change func(*PullRequest)) PullRequest {
 
 // known is what is known of that pull request.
 func known(change func(*Record)) Record {
-	r := Record{Number: 7, Pushed: "c0ffee", PushedAt: now.Add(-time.Hour), ChangedAt: now.Add(-time.Hour)}
+	r := Record{
+		PullRequest: session.PullRequest{Number: 7, ChangedAt: now.Add(-time.Hour)}, Pushed: "c0ffee", PushedAt: now.Add(-time.Hour),
+	}
 	if change != nil {
 		change(&r)
 	}
@@ -58,9 +60,9 @@ func TestWhatIsDoneNext(t *testing.T) {
 		act    Act
 		why    string
 	}{
-		"it is merged": {never, func(p *PullRequest) { p.State = Merged }, nil, Finish, ""},
+		"it is merged": {never, func(p *PullRequest) { p.State = session.PullMerged }, nil, Finish, ""},
 		"somebody closed it": {
-			auto, func(p *PullRequest) { p.State, p.ClosedBy = Closed, "bob" }, nil, Ask,
+			auto, func(p *PullRequest) { p.State, p.ClosedBy = session.PullClosed, "bob" }, nil, Ask,
 			"bob closed https://git.example/o/r/pull/7 without a merge",
 		},
 		"the branch was deleted": {auto, func(p *PullRequest) { p.Head = "" }, nil, Ask, "was deleted; retry pushes it again"},

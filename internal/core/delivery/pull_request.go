@@ -4,17 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
-)
-
-// State is the state of a pull request on its host.
-type State string
-
-// The states of a pull request.
-const (
-	Open   State = "open"
-	Closed State = "closed"
-	Merged State = "merged"
 )
 
 // Mergeable says whether a pull request can be merged without a conflict with its base.
@@ -38,7 +29,7 @@ type PullRequest struct {
 	Branch, Base string
 	// Head is the newest commit of Branch; empty: the branch was deleted.
 	Head  string
-	State State
+	State session.PullRequestState
 	// Queued: it waits in the host's merge queue.
 	Queued bool
 	Draft  bool

@@ -3,29 +3,23 @@ package delivery
 import (
 	"slices"
 	"time"
+
+	"github.com/maestro-hive/maestro/internal/core/session"
 )
 
 // Record is what is known of a delivery between two looks at its pull request. It is a row of the database, by session and
 // phase.
 type Record struct {
-	// Host is the agent that delivers, Repository where to.
-	Host, Repository string
+	// PullRequest is how the pull request stands; without a number and URL: it is not open yet. Its checks are those of Head, and
+	// its approvals those of trusted persons.
+	session.PullRequest
 	// Ordered is the repository and the base that the team named.
-	Ordered string
-	// Number and URL are those of the pull request; zero and empty: it is not open yet.
-	Number       int
-	URL          string
-	State        State
+	Ordered      string
 	Branch, Base string
 	// Pushed is the newest commit that Maestro has pushed, Work the manifest that it has, and Head the newest commit of the branch.
 	Pushed, Work, Head string
-	Draft              bool
-	// WaitsFor is one sentence on what the pull request waits for; empty: for nothing.
-	WaitsFor string
 	// Unanswered counts the comments and reviews that are to be sent back.
 	Unanswered int
-	// ChecksPassed, ChecksFailed and ChecksPending count the checks of Head, and Approvals the trusted persons who approve it.
-	ChecksPassed, ChecksFailed, ChecksPending, Approvals int
 	// Sending is the feedback that the pass Sending.Pass has sent back: a repetition of that pass, whose reply was lost, sends the
 	// same.
 	Sending Sending
@@ -42,8 +36,8 @@ type Record struct {
 	// AskedFor is the commit for which a person was asked to decide, and Asked what was asked.
 	AskedFor string
 	Asked    Question
-	// PushedAt is when Pushed was pushed, ChangedAt when a look has found something new.
-	PushedAt, ChangedAt time.Time
+	// PushedAt is when Pushed was pushed.
+	PushedAt time.Time
 }
 
 // Sending is feedback of one pass.

@@ -127,6 +127,16 @@ type PhaseStatus struct {
 	PullRequest *PullRequest `json:"pull_request,omitempty"`
 }
 
+// PullRequestState is the state of a pull request on its host.
+type PullRequestState string
+
+// The states of a pull request.
+const (
+	PullOpen   PullRequestState = "open"
+	PullClosed PullRequestState = "closed"
+	PullMerged PullRequestState = "merged"
+)
+
 // PullRequest is the state of a pull request by which a phase delivers the work.
 type PullRequest struct {
 	// Host is the agent that delivers, Repository where to.
@@ -135,8 +145,8 @@ type PullRequest struct {
 	Number     int    `json:"number"`
 	URL        string `json:"url"`
 	// State is open, closed or merged.
-	State string `json:"state"`
-	Draft bool   `json:"draft,omitempty"`
+	State PullRequestState `json:"state"`
+	Draft bool             `json:"draft,omitempty"`
 	// WaitsFor is one sentence on what it waits for; empty: for nothing.
 	WaitsFor string `json:"waits_for,omitempty"`
 	// ChecksPassed, ChecksFailed and ChecksPending count the checks of its newest commit, and Approvals the persons who approve it.
@@ -158,8 +168,8 @@ func (p *PullRequest) String() string {
 
 // Standing says how the pull request stands: its state, its checks and its approvals.
 func (p *PullRequest) Standing() []string {
-	all := []string{p.State}
-	if p.Draft && p.State == "open" {
+	all := []string{string(p.State)}
+	if p.Draft && p.State == PullOpen {
 		all[0] = "open as a draft"
 	}
 	if n := p.ChecksPassed + p.ChecksFailed + p.ChecksPending; n > 0 {

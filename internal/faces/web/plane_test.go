@@ -290,10 +290,10 @@ func (p *plane) book(id string, of spec.AssignmentID, end state.CallState, used 
 // delivers has the phase ship of session web-7 deliver by a pull request.
 func (p *plane) delivers(address string) error {
 	return p.Store.State.PutDelivery(p.ctx, state.Fence{Run: 1}, spec.DeliveryPersona, state.Delivery{
-		Key: p.key("web-7"), Phase: "ship", Record: delivery.Record{
-			Host: "github", Repository: "acme/shop", Number: 7, URL: address, State: delivery.Open, Draft: true,
+		Key: p.key("web-7"), Phase: "ship", Record: delivery.Record{PullRequest: session.PullRequest{
+			Host: "github", Repository: "acme/shop", Number: 7, URL: address, State: session.PullOpen, Draft: true,
 			ChecksPassed: 2, ChecksFailed: 1, ChecksPending: 1, Approvals: 1, ChangedAt: ago(6 * time.Minute),
-		},
+		}},
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/maestro-hive/maestro/internal/core/delivery"
+	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/ops/hook"
 	"github.com/maestro-hive/maestro/internal/ops/sessionstatus"
 	"github.com/maestro-hive/maestro/internal/platform/temporalutil"
@@ -89,7 +90,7 @@ func (r *Receiver) wakeSession(ctx context.Context, d Delivery, id string) (doc 
 func (r *Receiver) wake(ctx context.Context, d Delivery, rows []state.Delivery, otherwise string) (doc Delivered, err error) {
 	doc.Hook, doc.Ignored = d.hook.Name, otherwise
 	for _, row := range rows {
-		if row.State == delivery.Merged || r.teamName(ctx, row.Session) != d.hook.TeamName() {
+		if row.State == session.PullMerged || r.teamName(ctx, row.Session) != d.hook.TeamName() {
 			continue
 		}
 		conn, err := r.connected()

@@ -132,13 +132,13 @@ func (p *post) send(event, body string) (control.Delivered, bool, error) {
 }
 
 // delivers puts a session into store and Temporal that delivers by a pull request, of octo/site if it says nothing else.
-func (p *post) delivers(id, team string, in enumspb.WorkflowExecutionStatus, record delivery.Record) {
+func (p *post) delivers(id, team string, in enumspb.WorkflowExecutionStatus, pull session.PullRequest) {
 	p.t.Helper()
-	record.Repository, record.Branch = cmp.Or(record.Repository, "octo/site"), delivery.Branch(id)
+	pull.Repository = cmp.Or(pull.Repository, "octo/site")
 	key := session.Key{Namespace: "default", Session: id}
 	statetest.Put(p.t, p.Store.State, key, func(e *session.Execution) { e.Team, e.Status.Status = team, session.Running })
 	require.NoError(p.t, p.Store.State.PutDelivery(p.t.Context(), state.Fence{Run: 1}, "delivery", state.Delivery{
-		Key: key, Phase: "ship", Record: record,
+		Key: key, Phase: "ship", Record: delivery.Record{PullRequest: pull, Branch: delivery.Branch(id)},
 	}))
 	p.temporal.Put(id, in, time.Now(), nil)
 }
@@ -147,12 +147,12 @@ func TestEventsWakeTheSessionOfTheirPullRequest(t *testing.T) {
 	t.Parallel()
 	const running, ended = enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED
 	p := newPost(t)
-	p.delivers("one", "craft", running, delivery.Record{Number: 12, State: delivery.Open})
-	p.delivers("unopened", "craft", running, delivery.Record{})
-	p.delivers("closed", "craft", running, delivery.Record{Number: 13, State: delivery.Closed})
-	p.delivers("merged", "craft", running, delivery.Record{Number: 14, State: delivery.Merged})
-	p.delivers("over", "craft", ended, delivery.Record{Number: 15, State: delivery.Open})
-	p.delivers("others", "api", running, delivery.Record{Number: 16, State: delivery.Open})
+	p.delivers("one", "craft", running, session.PullRequest{Number: 12, State: session.PullOpen})
+	p.delivers("unopened", "craft", running, session.PullRequest{})
+	p.delivers("closed", "craft", running, session.PullRequest{Number: 13, State: session.PullClosed})
+	p.delivers("merged", "craft", running, session.PullRequest{Number: 14, State: session.PullMerged})
+	p.delivers("over", "craft", ended, session.PullRequest{Number: 15, State: session.PullOpen})
+	p.delivers("others", "api", running, session.PullRequest{Number: 16, State: session.PullOpen})
 	pull := func(number int) string {
 		return fmt.Sprintf(`{"action": "closed", "pull_request": {"number": %d, "head": {"ref": "x"}}}`, number)
 	}
@@ -192,7 +192,7 @@ func TestEventsWakeTheSessionOfTheirPullRequest(t *testing.T) {
 	require.Empty(t, p.temporal.Started())
 
 	// Another repository has a branch of this name, too.
-	p.delivers("forked", "craft", running, delivery.Record{Repository: "octo/other"})
+	p.delivers("forked", "craft", running, session.PullRequest{Repository: "octo/other"})
 	doc, _, err := p.send("push", `{"ref": "refs/heads/maestro/forked"}`)
 	require.NoError(t, err)
 	require.Contains(t, doc.Ignored, "no session of the hook's team")
@@ -242,7 +242,7 @@ func TestOneSessionWorksOnAnIssue(t *testing.T) {
 	require.Equal(t, control.Delivered{Hook: "gh", Ignored: "session " + first + " works on this issue, and has not ended"}, doc)
 
 	// It delivers: a comment wakes it.
-	p.delivers(first, "craft", enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, delivery.Record{Number: 12, State: delivery.Open})
+	p.delivers(first, "craft", enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, session.PullRequest{Number: 12, State: session.PullOpen})
 	doc, _ = send("issue_comment", comment(9))
 	require.Equal(t, control.Delivered{Hook: "gh", Woken: first}, doc)
 

@@ -11,7 +11,6 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 
 	"github.com/maestro-hive/maestro/internal/access"
-	"github.com/maestro-hive/maestro/internal/core/delivery"
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/models/config"
@@ -240,10 +239,10 @@ func TestAPullRequestIsShownAsItWasSeenLast(t *testing.T) {
 		require.NoError(t, err)
 		return v.Status
 	}
-	row.Record = delivery.Record{Host: "github", Repository: "acme/shop"}
+	row.PullRequest = session.PullRequest{Host: "github", Repository: "acme/shop"}
 	require.Nil(t, put().Phases[4].PullRequest, "it is not open yet")
-	row.Record = delivery.Record{
-		Host: "github", Repository: "acme/shop", Number: 7, URL: "https://github.com/acme/shop/pull/7", State: delivery.Open,
+	row.PullRequest = session.PullRequest{
+		Host: "github", Repository: "acme/shop", Number: 7, URL: "https://github.com/acme/shop/pull/7", State: session.PullOpen,
 		Draft:    true,
 		WaitsFor: "waits for CI", ChecksPassed: 2, ChecksFailed: 1, ChecksPending: 3, Approvals: 1, ChangedAt: seen,
 	}

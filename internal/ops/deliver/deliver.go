@@ -97,7 +97,7 @@ func (r *run) deliver(ctx context.Context) (out session.Outcome, err error) {
 		if err := r.look(ctx); err != nil {
 			return out, err
 		}
-		push = r.pull.State == delivery.Open && r.pull.Head != ""
+		push = r.pull.State == session.PullOpen && r.pull.Head != ""
 	}
 	if push {
 		if err := r.push(ctx, false); err != nil {
@@ -158,7 +158,7 @@ func (r *run) take(ctx context.Context, step delivery.Step) (out session.Outcome
 	case delivery.MergeBase:
 		err = r.push(ctx, true)
 	case delivery.Push:
-		if err = r.push(ctx, false); err == nil && r.pull.State == delivery.Closed {
+		if err = r.push(ctx, false); err == nil && r.pull.State == session.PullClosed {
 			err = r.host.Edit(ctx, repository, number, delivery.Edit{Reopen: true})
 		}
 	case delivery.Merge:
@@ -244,7 +244,7 @@ func (r *run) load(ctx context.Context) error {
 	}
 	r.record = row.Record
 	ordered := r.order.Repository + " " + r.order.Base
-	if r.record.State == delivery.Merged && r.record.Ordered != ordered { // it is to be merged elsewhere, too
+	if r.record.State == session.PullMerged && r.record.Ordered != ordered { // it is to be merged elsewhere, too
 		r.record = delivery.Record{}
 	}
 	r.record.Ordered = ordered

@@ -56,11 +56,7 @@ func (w *Reader) addPullRequests(ctx context.Context, s *session.Status) error {
 		if i < 0 || row.Number == 0 {
 			continue
 		}
-		p := &session.PullRequest{
-			Host: row.Host, Repository: row.Repository, Number: row.Number, URL: row.URL, State: string(row.State), Draft: row.Draft,
-			WaitsFor: row.WaitsFor, ChecksPassed: row.ChecksPassed, ChecksFailed: row.ChecksFailed, ChecksPending: row.ChecksPending,
-			Approvals: row.Approvals, ChangedAt: row.ChangedAt,
-		}
+		p := &row.PullRequest
 		if s.Phases[i].Status.Done() || s.Status.Closed() { // nobody looks any more
 			p.WaitsFor = ""
 		}

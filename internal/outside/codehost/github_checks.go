@@ -17,6 +17,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/delivery"
 	"github.com/maestro-hive/maestro/internal/core/failures"
 	"github.com/maestro-hive/maestro/internal/core/safetext"
+	"github.com/maestro-hive/maestro/internal/core/session"
 )
 
 // The ids of checks begin with what they are: a job of GitHub Actions and its id, a check run of another app, its id and that
@@ -37,7 +38,7 @@ const (
 
 // checks reads the check runs and the statuses of the head.
 func (l *look) checks(ctx context.Context) error {
-	if l.pr.State != delivery.Open {
+	if l.pr.State != session.PullOpen {
 		return nil
 	}
 	workflows, err := l.workflows(ctx)

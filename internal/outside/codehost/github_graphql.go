@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-github/v89/github"
 
-	"github.com/maestro-hive/maestro/internal/core/delivery"
+	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
 )
 
@@ -117,7 +117,7 @@ func (l *look) more(ctx context.Context) error {
 // blocked says what GitHub still requires for a merge.
 func (l *look) blocked(e extras) {
 	state := l.found.GetMergeableState()
-	if l.pr.State != delivery.Open || state == "clean" || state == "unstable" || state == "has_hooks" {
+	if l.pr.State != session.PullOpen || state == "clean" || state == "unstable" || state == "has_hooks" {
 		return
 	}
 	say := func(format string, args ...any) {

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-github/v89/github"
 
 	"github.com/maestro-hive/maestro/internal/core/delivery"
+	"github.com/maestro-hive/maestro/internal/core/session"
 )
 
 // newest reads the last pages of a list that begins with the oldest.
@@ -74,14 +75,14 @@ func (l *look) describe() {
 	p := l.found
 	l.pr = delivery.PullRequest{
 		Number: p.GetNumber(), URL: cut(p.GetHTMLURL()), Branch: cut(p.GetHead().GetRef()), Base: cut(p.GetBase().GetRef()),
-		Head: cut(p.GetHead().GetSHA()), State: delivery.Open, Draft: p.GetDraft(), Body: p.GetBody(),
+		Head: cut(p.GetHead().GetSHA()), State: session.PullOpen, Draft: p.GetDraft(), Body: p.GetBody(),
 	}
 	switch {
 	case p.GetMerged():
-		l.pr.State = delivery.Merged
+		l.pr.State = session.PullMerged
 		l.pr.MergedAs = cut(p.GetMergeCommitSHA())
 	case p.GetState() == "closed":
-		l.pr.State = delivery.Closed
+		l.pr.State = session.PullClosed
 	case p.GetMergeableState() == "behind":
 		l.pr.Mergeable = delivery.MergeBehind
 	case p.Mergeable != nil && p.GetMergeable():
@@ -93,7 +94,7 @@ func (l *look) describe() {
 
 // closed reads who closed it.
 func (l *look) closed(ctx context.Context) error {
-	if l.pr.State != delivery.Closed {
+	if l.pr.State != session.PullClosed {
 		return nil
 	}
 	issue, _, err := l.api.Issues.Get(ctx, l.owner, l.name, l.number)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/core/delivery"
 	"github.com/maestro-hive/maestro/internal/core/failures"
+	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/outside/codehost"
 	"github.com/maestro-hive/maestro/internal/testkit/githubtest"
@@ -144,7 +145,7 @@ func TestAPullRequestFromOpenToMerged(t *testing.T) {
 
 	p := s.look(g, number)
 	require.Equal(t, delivery.PullRequest{
-		Number: number, URL: s.URL + "/acme/shop/pull/1", Branch: "work", Base: "main", Head: s.repo.Head("work"), State: delivery.Open,
+		Number: number, URL: s.URL + "/acme/shop/pull/1", Branch: "work", Base: "main", Head: s.repo.Head("work"), State: session.PullOpen,
 		Draft: true, Body: "What was done.", Mergeable: delivery.MergeClean,
 	}, p)
 
@@ -162,7 +163,7 @@ func TestAPullRequestFromOpenToMerged(t *testing.T) {
 
 	require.Empty(t, s.merge(g, number, p.Head, spec.MethodMerge))
 	p = s.look(g, number)
-	require.Equal(t, delivery.Merged, p.State)
+	require.Equal(t, session.PullMerged, p.State)
 	require.Equal(t, s.repo.Head("main"), p.MergedAs)
 	require.Equal(t, "package shout", s.git.Git(shop, "show", "main:shout.go"))
 	s.repo.DeleteBranch("work")
@@ -288,7 +289,7 @@ func TestWhatAProtectedBranchRequires(t *testing.T) {
 	s.repo.FinishQueue()
 	p := s.look(g, number)
 	require.False(t, p.Queued)
-	require.Equal(t, delivery.Merged, p.State)
+	require.Equal(t, session.PullMerged, p.State)
 }
 
 func TestSomebodyClosesIt(t *testing.T) {
@@ -298,13 +299,13 @@ func TestSomebodyClosesIt(t *testing.T) {
 	number := open(s, g)
 	s.repo.Close(number, "ben")
 	p := s.look(g, number)
-	require.Equal(t, delivery.Closed, p.State)
+	require.Equal(t, session.PullClosed, p.State)
 	require.Equal(t, "ben", p.ClosedBy)
 	require.NotEmpty(t, p.Head)
 	s.repo.Reopen(number, "ben")
 	s.repo.DeleteBranch("work")
 	p = s.look(g, number)
-	require.Equal(t, delivery.Closed, p.State)
+	require.Equal(t, session.PullClosed, p.State)
 	require.Empty(t, p.Head)
 }
 

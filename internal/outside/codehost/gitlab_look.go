@@ -14,6 +14,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/core/delivery"
 	"github.com/maestro-hive/maestro/internal/core/safetext"
+	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/textfmt"
 )
 
@@ -82,17 +83,17 @@ func (l *gitlabLook) look(ctx context.Context, number int64) (p delivery.PullReq
 // pullRequest is what a merge request says of itself.
 func pullRequest(mr *gitlab.MergeRequest) delivery.PullRequest {
 	p := delivery.PullRequest{
-		Number: int(mr.IID), URL: mr.WebURL, Branch: mr.SourceBranch, Base: mr.TargetBranch, State: delivery.Open, Draft: mr.Draft,
+		Number: int(mr.IID), URL: mr.WebURL, Branch: mr.SourceBranch, Base: mr.TargetBranch, State: session.PullOpen, Draft: mr.Draft,
 		// Trains and automatic merges both set it. A merge request is locked while it is merged.
 		Queued: mr.MergeWhenPipelineSucceeds || mr.State == "locked",
 		Body:   mr.Description,
 	}
 	switch mr.State {
 	case "merged":
-		p.State = delivery.Merged
+		p.State = session.PullMerged
 		p.MergedAs = cmp.Or(mr.MergeCommitSHA, mr.SquashCommitSHA, mr.SHA) // a fast-forward makes no commit
 	case "closed":
-		p.State, p.ClosedBy = delivery.Closed, cmp.Or(mr.ClosedBy, &gitlab.BasicUser{}).Username
+		p.State, p.ClosedBy = session.PullClosed, cmp.Or(mr.ClosedBy, &gitlab.BasicUser{}).Username
 	}
 	return p
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/core/delivery"
 	"github.com/maestro-hive/maestro/internal/core/failures"
+	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/testkit/gitlabtest"
 )
 
@@ -20,18 +21,18 @@ func TestGitLabLooksAtAMergeRequest(t *testing.T) {
 	l, number := opened(t, gitlabtest.Project{})
 	require.Equal(t, delivery.PullRequest{
 		Number: number, URL: fmt.Sprintf("%s/%s/-/merge_requests/%d", l.URL(), labProject, number), Branch: branch, Base: "main",
-		Head: l.Head(labProject, branch), State: delivery.Open, Body: "Text.", Mergeable: delivery.MergeClean,
+		Head: l.Head(labProject, branch), State: session.PullOpen, Body: "Text.", Mergeable: delivery.MergeClean,
 	}, l.look(t, number))
 
 	l.CloseMergeRequest(labProject, number, "gil")
 	p := l.look(t, number)
-	require.Equal(t, delivery.Closed, p.State)
+	require.Equal(t, session.PullClosed, p.State)
 	require.Equal(t, "gil", p.ClosedBy)
 	l.Reopen(labProject, number, "gil")
 
 	l.DeleteBranch(labProject, branch)
 	p = l.look(t, number)
-	require.Equal(t, delivery.Open, p.State)
+	require.Equal(t, session.PullOpen, p.State)
 	require.Empty(t, p.Head)
 	require.Equal(t, delivery.MergeUnknown, p.Mergeable)
 	require.Equal(t, []string{"GitLab says commits status"}, p.Blocked)

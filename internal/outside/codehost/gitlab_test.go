@@ -10,6 +10,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/core/delivery"
 	"github.com/maestro-hive/maestro/internal/core/failures"
+	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/outside/codehost"
 	"github.com/maestro-hive/maestro/internal/testkit/gitlabtest"
@@ -165,7 +166,7 @@ func TestGitLabExecutesNothingThatATextSays(t *testing.T) {
 	require.NoError(t, l.host.Comment(ctx, labProject, number, thread, evil))
 
 	p := l.look(t, number)
-	require.Equal(t, delivery.Open, p.State)
+	require.Equal(t, session.PullOpen, p.State)
 	require.Equal(t, "Add b", l.only(t).Title)
 	require.Empty(t, p.Reviews)
 	require.Contains(t, p.Comments[0].Body, `\/close`)
@@ -222,7 +223,7 @@ func TestGitLabMerges(t *testing.T) {
 		head := l.Head(labProject, branch)
 		require.Empty(t, merge(t, l, number, head, spec.MethodMerge))
 		p := l.look(t, number)
-		require.Equal(t, delivery.Merged, p.State)
+		require.Equal(t, session.PullMerged, p.State)
 		require.Equal(t, l.Head(labProject, "main"), p.MergedAs)
 		require.Empty(t, p.Blocked)
 		require.Contains(t, merge(t, l, number, head, spec.MethodMerge), "405", "it is merged already, as the next look tells")
@@ -250,7 +251,7 @@ func TestGitLabMerges(t *testing.T) {
 		head := l.Head(labProject, branch)
 		l.Push(labProject, branch, map[string]string{"c.txt": "two\n"})
 		require.Contains(t, merge(t, l, number, head, spec.MethodMerge), "SHA does not match HEAD")
-		require.Equal(t, delivery.Open, l.look(t, number).State)
+		require.Equal(t, session.PullOpen, l.look(t, number).State)
 	})
 	t.Run("not before it may", func(t *testing.T) {
 		t.Parallel()
@@ -279,12 +280,12 @@ func TestGitLabMerges(t *testing.T) {
 		head := l.Head(labProject, branch)
 		require.Empty(t, merge(t, l, number, head, spec.MethodMerge))
 		p := l.look(t, number)
-		require.Equal(t, delivery.Open, p.State)
+		require.Equal(t, session.PullOpen, p.State)
 		require.True(t, p.Queued)
 		require.NotEmpty(t, merge(t, l, number, head, spec.MethodMerge))
 		l.RunTrain(labProject)
 		p = l.look(t, number)
-		require.Equal(t, delivery.Merged, p.State)
+		require.Equal(t, session.PullMerged, p.State)
 		require.False(t, p.Queued)
 	})
 }
@@ -374,5 +375,5 @@ func TestGitLabLosesAnswers(t *testing.T) {
 	l.Fail(gitlabtest.Fault{Lost: true}.On("PUT", "/merge").Once())
 	_, err = l.host.Merge(ctx, labProject, number, l.Head(labProject, branch), spec.MethodMerge)
 	require.Equal(t, failures.APIError, failure(t, err).Category)
-	require.Equal(t, delivery.Merged, l.look(t, number).State)
+	require.Equal(t, session.PullMerged, l.look(t, number).State)
 }
