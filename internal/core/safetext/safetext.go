@@ -27,53 +27,51 @@ func Clip(text string, width int) string {
 // Block is text of several lines: without escape sequences, control characters besides
 // line ends and tabs, and invisible ones. A carriage return becomes a line end, so that it
 // hides nothing. What is not UTF-8 becomes U+FFFD.
-func Block(text string) string {
-	if isPlain(text) {
-		return text
-	}
-	var b strings.Builder
-	for i := 0; i < len(text); {
-		r, size := utf8.DecodeRuneInString(text[i:])
-		switch {
-		case r == 0x1b || r >= 0x80 && r < 0xa0:
-			i += sequenceLength(text[i:])
-			continue
-		case r == '\r':
-			if !strings.HasPrefix(text[i+1:], "\n") {
-				b.WriteByte('\n')
-			}
-		case r == '\n' || r == '\t':
-			b.WriteRune(r)
-		case r == '\u2028' || r == '\u2029':
-			b.WriteByte('\n')
-		case unicode.IsSpace(r):
-			b.WriteByte(' ')
-		case !hidden(r):
-			b.WriteRune(r)
-		}
-		i += size
-	}
-	return b.String()
-}
-
-// colours are the escape sequences that only colour what follows.
-var colours = regexp.MustCompile("\x1b\\[[0-9;]*m")
+func Block(text string) string { return block(text, func(string) string { return "" }) }
 
 // Coloured is [Block] that leaves colours. It is for text that is coloured already.
 func Coloured(text string) string {
+	return block(text, func(sequence string) string { return colour.FindString(sequence) })
+}
+
+// block replaces escape sequences by what instead makes of them.
+func block(text string, instead func(sequence string) string) string {
 	if isPlain(text) {
 		return text
 	}
-	var b strings.Builder
-	for {
-		at := colours.FindStringIndex(text)
-		if at == nil {
-			return b.String() + Block(text)
+	text = lines.Replace(string([]rune(text)))
+	text = ended.ReplaceAllStringFunc(text, func(s string) string { return sequences.ReplaceAllStringFunc(s, instead) })
+	text = strays.ReplaceAllStringFunc(text, instead)
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n' || r == '\t' || r == 0x1b:
+			return r
+		case unicode.IsSpace(r):
+			return ' '
+		case hidden(r):
+			return -1
 		}
-		b.WriteString(Block(text[:at[0]]) + text[at[0]:at[1]])
-		text = text[at[1]:]
-	}
+		return r
+	}, text)
 }
+
+// The escape sequences, and the control characters that stand for their beginning. stray: parameters, then a final byte; or
+// intermediate bytes, as where a character set is chosen, then one. Others begin a string that BEL or ST ends. Without an end in
+// its line it hides nothing, so they are looked for where an end follows: what is looked through is looked through once.
+const (
+	stray = `(?:\x1b\[|\x{9b})[ -?]*[@-~]?|\x1b[ -/]*[0-~]?|[\x{80}-\x{9f}]`
+	end   = `(?:\x07|\x1b\\|\x{9c})`
+)
+
+var (
+	strays    = regexp.MustCompile(stray)
+	sequences = regexp.MustCompile(`(?:\x1b[\]PX^_]|[\x{90}\x{98}\x{9d}-\x{9f}])[^\n\x07\x{9c}]*?` + end + `|` + stray)
+	ended     = regexp.MustCompile(`[^\n]*` + end)
+	lines     = strings.NewReplacer("\r\n", "\n", "\r", "\n", "\u2028", "\n", "\u2029", "\n")
+)
+
+// colour is an escape sequence that only colours what follows.
+var colour = regexp.MustCompile(`^\x1b\[[0-9;]*m$`)
 
 // Name is the name of a file or of something else that must be distinguishable from similar names:
 // invisible characters, and those that look like the end of a line, are escaped as in Go strings.
@@ -162,54 +160,4 @@ func isPlain(text string) bool {
 // of writing, and those without a width.
 func hidden(r rune) bool {
 	return unicode.In(r, unicode.C, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
-}
-
-// sequenceLength is the length of the escape sequence, or of the control character,
-// that s begins with.
-func sequenceLength(s string) int {
-	kind, begin := byte(0), 2
-	switch {
-	case s[0] == 0x1b && len(s) < 2:
-		return 1
-	case s[0] == 0x1b:
-		kind = s[1]
-	default: // one of 0x80 to 0x9f, of two bytes in UTF-8, which stands for two characters
-		kind = s[1] - 0x40
-	}
-	switch kind {
-	case '[': // parameters, then a final byte
-		for i := begin; i < len(s); i++ {
-			if s[i] >= 0x40 && s[i] <= 0x7e {
-				return i + 1
-			}
-			if s[i] < 0x20 || s[i] > 0x7e {
-				return i
-			}
-		}
-		return len(s)
-	case ']', 'P', 'X', '^', '_': // a string that BEL or ST ends
-		for i := begin; i < len(s); i++ {
-			switch {
-			case s[i] == 0x07:
-				return i + 1
-			case s[i] == 0x1b && i+1 < len(s) && s[i+1] == '\\', strings.HasPrefix(s[i:], "\u009c"):
-				return i + 2
-			case s[i] == '\n': // it has no end, and hides nothing
-				return begin
-			}
-		}
-		return begin
-	}
-	if s[0] != 0x1b {
-		return begin
-	}
-	for i := 1; i < len(s); i++ { // intermediate bytes, as where a character set is chosen, then one
-		if s[i] < 0x20 || s[i] > 0x2f {
-			if s[i] < 0x20 || s[i] > 0x7e {
-				return i
-			}
-			return i + 1
-		}
-	}
-	return len(s)
 }

@@ -30,11 +30,20 @@ func TestText(t *testing.T) {
 		"a\u2028b":      "a\nb",
 		"\x1b":          "",
 		"\x1b(0q":       "q",
+
+		"50%\r\x1b[K\n60%":    "50%\n\n60%",
+		"\x1b]0;a\rb\x07next": "0;a\nbnext",
 	} {
 		require.Equal(t, want, safetext.Block(in), "%q", in)
 		require.Equal(t, strings.Join(strings.Fields(want), " "), safetext.Line(in), "%q", in)
 	}
 	require.Equal(t, "\x1b[1;31mred\x1b[0m and not", safetext.Coloured("\x1b[1;31mred\x1b[0m\x1b[2J and \x1b]0;x\x07not"))
+}
+
+// A program that begins a million strings, and ends none, costs no more than others.
+func TestTextIsReadOnce(t *testing.T) {
+	t.Parallel()
+	require.Len(t, safetext.Block(strings.Repeat("\x1b]a", 1<<20)), 1<<20)
 }
 
 func TestName(t *testing.T) {
