@@ -389,6 +389,9 @@ func (s *Set) Run(ctx context.Context, job session.Job) (session.Outcome, error)
 		return session.Outcome{}, failures.Failf(failures.ResourceError, "agent %q not found in this worker's file",
 			textfmt.Shorten(job.Agent, 80))
 	}
+	if job.Progress == nil {
+		job.Progress = func(string) {}
+	}
 	switch {
 	case d.Kind == KindDelivery:
 		return session.Outcome{}, failures.Failf(failures.InvalidRequest, "agent %s delivers pull requests; it does no work", job.Agent)

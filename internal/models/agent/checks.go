@@ -51,7 +51,7 @@ func (s *Set) Check(ctx context.Context, job session.CheckJob) (session.Outcome,
 	e := s.launcher.Run(ctx, procgroup.Process{
 		Argv: d.Argv, Dir: at.inside.Tree, Room: at.room, Floor: at.floor, Services: at.services, Env: env, Timeout: d.Timeout.Std(),
 		Lock:     job.Lock,
-		Progress: procgroup.NewProgress(job.Progress), ProgressFromStdout: true,
+		Progress: job.Progress, ProgressFromStdout: true,
 	})
 	if fills && e.EndedItself() {
 		s.keepCaches(ctx, job, views)

@@ -62,7 +62,7 @@ func (st *stage) process(d Definition, job session.Job) (p procgroup.Process, ha
 	p = procgroup.Process{
 		Dir: st.inside.Tree, Room: st.room, Floor: st.floor, Services: st.services, Env: st.env, Timeout: st.timeout,
 		IdleTimeout: d.IdleTimeout.Std(), Waits: job.Waits,
-		Lock: job.Lock, Progress: procgroup.NewProgress(job.Progress), LogFile: job.LiveLog, Begun: job.Begun,
+		Lock: job.Lock, Progress: job.Progress, LogFile: job.LiveLog, Begun: job.Begun,
 	}
 	halt = make(chan *failures.Failure, 1)
 	if st.via != nil {

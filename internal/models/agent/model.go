@@ -37,9 +37,8 @@ func (s *Set) runModel(ctx context.Context, d Definition, job session.Job) (sess
 		return session.Outcome{}, failures.Failf(failures.Auth, "provider %s: %v", d.Provider, key.err)
 	}
 	prices, _ := cost.PriceList(p.Models).For(d.Model)
-	progress := procgroup.NewProgress(job.Progress)
-	defer progress.Close()
-	job.Progress = func(line string) { progress.Line(safetext.Line(line)) }
+	progress := job.Progress
+	job.Progress = func(line string) { procgroup.Say(progress, safetext.Line(line)) }
 	c := procgroup.NewCapture(s.secrets, math.MaxInt64)
 	defer c.CopyTo(job.LiveLog, time.Time{})() // it goes through its stored answers again
 	a := &llm.Agent{

@@ -152,7 +152,7 @@ func (s *Set) runOnce(ctx context.Context, d Definition, job session.Job, st *st
 }
 
 // newRun prepares a run. Spending above the budget and a wrong conversation stop the program.
-func (s *Set) newRun(d Definition, job session.Job, paid session.Call, resumed session.Conversation, progress *procgroup.Progress,
+func (s *Set) newRun(d Definition, job session.Job, paid session.Call, resumed session.Conversation, progress func(string),
 	halt chan<- *failures.Failure,
 ) *preset.Run {
 	stop := func(f *failures.Failure) {
@@ -163,7 +163,7 @@ func (s *Set) newRun(d Definition, job session.Job, paid session.Call, resumed s
 	}
 	run := &preset.Run{
 		Stop: stop, Pending: map[string]bool{"": true}, Tasks: map[string]bool{},
-		OnLine: func(text string) { progress.Line(s.Mask(safetext.Line(text))) },
+		OnLine: func(text string) { procgroup.Say(progress, s.Mask(safetext.Line(text))) },
 	}
 	run.OnConversation = func(id string) {
 		switch {

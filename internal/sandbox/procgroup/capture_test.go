@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -65,37 +63,6 @@ func TestOutputPastTheLimitIsDropped(t *testing.T) {
 	require.Len(t, c.full, 1)
 	require.NoError(t, c.Stdout.Close())
 	require.Equal(t, "1234567\nab\n", string(c.Log()))
-}
-
-func TestProgressIsRateLimited(t *testing.T) {
-	t.Parallel()
-	var mu sync.Mutex
-	var got []string
-	p := NewProgress(func(line string) {
-		mu.Lock()
-		defer mu.Unlock()
-		got = append(got, line)
-	})
-	count := func() int {
-		mu.Lock()
-		defer mu.Unlock()
-		return len(got)
-	}
-	for i := range 1000 {
-		p.Line(fmt.Sprint(i))
-	}
-	require.Less(t, count(), 10)
-	require.Eventually(t, func() bool { return count() > 1 }, time.Minute, time.Millisecond, "the newest comes without another")
-	p.Line("last")
-	p.Close()
-	p.Line("too late")
-	p.Close()
-	require.Equal(t, "0", got[0])
-	require.Equal(t, "last", got[len(got)-1])
-	var none *Progress
-	none.Line("x")
-	none.Close()
-	require.Nil(t, NewProgress(nil))
 }
 
 func TestEventLines(t *testing.T) {

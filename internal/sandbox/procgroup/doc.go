@@ -16,9 +16,10 @@
 // Start reading in process.go, at Run:
 //
 //	process.go     when a process is stopped (timeout, idle timeout, too much output), how long it has after SIGTERM, how
-//	               long its shim may take to report, what its end means, and how the lease of its work is extended
+//	               long its shim may take to report and a line of progress may be, what its end means, and how the lease of
+//	               its work is extended
 //	capture.go     how much a process may print, how much of its log and of its last output is kept, and that secrets are
-//	               masked; lines.go: the longest event of a stream; progress.go: how often a line of progress is reported
+//	               masked; lines.go: the longest event of a stream
 //	cgroups.go     whether cgroups can be used, what they limit (memory, swap, threads, share of processors), and whether the
 //	               kernel has killed a process for its memory
 //	threads.go     how many threads an attempt may have, shared by what the host permits, and when these are few

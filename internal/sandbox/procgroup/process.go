@@ -22,6 +22,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/failures"
 	"github.com/maestro-hive/maestro/internal/core/secrets"
 	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/core/textfmt"
 	"github.com/maestro-hive/maestro/internal/sandbox/proctree"
 	"github.com/maestro-hive/maestro/internal/sandbox/room"
 )
@@ -33,6 +34,8 @@ const (
 	shimSlack = 5 * time.Second
 	// drainLimit is the time for reading the rest of the output after all processes ended.
 	drainLimit = 2 * time.Second
+	// maxProgress is the length of a progress line, in bytes.
+	maxProgress = 200
 )
 
 // Launcher starts processes below shims.
@@ -74,8 +77,8 @@ type Process struct {
 	// Lock, if not nil, is held until all of the process's descendants are gone, even when
 	// the worker is killed.
 	Lock session.Lock
-	// Progress gets the lines of stderr and, if ProgressFromStdout is set, of stdout.
-	Progress           *Progress
+	// Progress gets the lines of stderr and, if ProgressFromStdout is set, of stdout, shortened; nil: nothing does.
+	Progress           func(line string)
 	ProgressFromStdout bool
 	// LogFile is the live log file; empty: none. Begun is the start of the attempt's earlier
 	// execution, whose log the file already has; zero: there was none.
@@ -131,16 +134,22 @@ func (e Result) exceeded() bool {
 	return e.ThreadsExceeded != 0 || e.MemoryExceeded != 0 || e.Immeasurable
 }
 
+// Say reports a line of progress, shortened. An empty one says nothing.
+func Say(progress func(line string), line string) {
+	if line != "" {
+		progress(textfmt.Shorten(line, maxProgress))
+	}
+}
+
 // Run runs the process and returns when it and all its descendants have ended.
 func (l *Launcher) Run(ctx context.Context, p Process) Result {
 	c := NewCapture(cmp.Or(p.Secrets, l.Secrets), l.MaxOutput)
 	defer c.CopyTo(p.LogFile, p.Begun)()
 	if p.Progress != nil {
-		c.Stderr.onLine = p.Progress.Line
+		c.Stderr.onLine = func(line string) { Say(p.Progress, line) }
 		if p.ProgressFromStdout {
-			c.Stdout.onLine = p.Progress.Line
+			c.Stdout.onLine = c.Stderr.onLine
 		}
-		defer p.Progress.Close()
 	}
 	if p.Captured != nil {
 		p.Captured(c)
