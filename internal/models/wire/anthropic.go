@@ -49,7 +49,9 @@ const anthropicCount = "/v1/messages/count_tokens"
 var anthropicMessages = format{
 	talk:         map[string]ItemKind{"messages[]": Asked, "system": Instructions, "tools": Tools},
 	requestValue: anthropicRequest,
-	bound:        func(q *Request, tokens string) change { return q.addFirst(`"max_tokens":` + tokens) },
+	bound: func(_ *Request, members map[string]json.RawMessage, most int64) bool {
+		return lower(members, most, "max_tokens")
+	},
 	count: func(_ *Request, members map[string]json.RawMessage) (string, any) {
 		return anthropicCount, only(members, "model", "messages", "system", "tools", "tool_choice", "thinking")
 	},

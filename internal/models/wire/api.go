@@ -103,11 +103,11 @@ type format struct {
 	talk map[string]ItemKind
 	// requestValue reads a value of a request, and requestObject the beginning of an object or a list (optional).
 	requestValue  func(q *Request, path string, l leaf)
-	requestObject func(q *Request, path string, at int64)
-	// bound adds a bound to a request that has none.
-	bound func(q *Request, tokens string) change
-	// askUsage makes a request ask for the usage, if it does not (optional).
-	askUsage func(q *Request) []change
+	requestObject func(q *Request, path string)
+	// bound bounds the answer in the members of a request's body, and reports whether that changes them.
+	bound func(q *Request, members map[string]json.RawMessage, most int64) bool
+	// asksUsage: a streamed answer has its usage only if the request asks for it.
+	asksUsage bool
 	// count returns the path and the body of the free request that counts the prompt of a request, given the members of
 	// its body (optional).
 	count func(q *Request, members map[string]json.RawMessage) (path string, body any)

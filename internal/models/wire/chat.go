@@ -11,15 +11,10 @@ import (
 var chatCompletions = format{
 	talk:         map[string]ItemKind{"messages[]": Asked, "tools": Tools},
 	requestValue: chatRequest,
-	requestObject: func(q *Request, path string, at int64) {
-		if path == "stream_options" {
-			q.streamOptions = span{at + 1, at + 1}
-		}
+	bound: func(q *Request, members map[string]json.RawMessage, most int64) bool {
+		return lower(members, most, chatBound(q.PublicOpenAI), "max_tokens", "max_completion_tokens")
 	},
-	bound: func(q *Request, tokens string) change {
-		return q.addFirst(`"` + chatBound(q.PublicOpenAI) + `":` + tokens)
-	},
-	askUsage: chatAskUsage, items: chatItems, write: chatWrite,
+	asksUsage: true, items: chatItems, write: chatWrite,
 	answerValue: chatAnswer, content: chatContent, add: chatAdd, usage: usageOfParts,
 	setEnded: func(m *Meter) { // a stream has a separate line for its end
 		m.facts.Ended = m.facts.Ended || m.facts.Whole && !m.lines.on
@@ -44,27 +39,9 @@ func chatRequest(q *Request, path string, l leaf) {
 		q.refers(l, maxWindow)
 	case "n":
 		q.Choices = max(q.Choices, l.number())
-	case "stream_options": // a null
-		q.streamOptions = span{l.start, l.start + l.size}
 	case "stream_options.include_usage":
 		q.usageAsked = l.is("true")
-		q.usageAt = span{l.start, l.start + int64(len(l.raw))}
 	}
-}
-
-// chatAskUsage makes a streamed request ask for the usage.
-func chatAskUsage(q *Request) []change {
-	switch {
-	case !q.Stream || q.usageAsked:
-		return nil
-	case q.usageAt != (span{}):
-		return []change{{q.usageAt, "true"}}
-	case q.streamOptions == (span{}):
-		return []change{q.addFirst(`"stream_options":{"include_usage":true}`)}
-	case q.streamOptions.from < q.streamOptions.to:
-		return []change{{q.streamOptions, `{"include_usage":true}`}}
-	}
-	return []change{q.insert(q.streamOptions.from, `"include_usage":true`)}
 }
 
 func chatAnswer(m *Meter, path string, l leaf) {

@@ -70,21 +70,23 @@ var geminiContent = format{
 		"tools": Tools,
 	},
 	requestValue: geminiRequest,
-	requestObject: func(q *Request, path string, at int64) {
+	requestObject: func(q *Request, path string) {
 		switch path {
 		case "generationConfig", "generation_config":
 			q.once("generationConfig in both spellings")
-			q.settings = at + 1
 		case "tools[].googleMaps", "tools[].google_maps":
 			q.Unpriced = "googleMaps"
 		}
 	},
-	bound: func(q *Request, tokens string) change {
-		member := `"maxOutputTokens":` + tokens
-		if q.settings > 0 {
-			return q.insert(q.settings, member)
+	bound: func(_ *Request, members map[string]json.RawMessage, most int64) bool {
+		name := "generationConfig"
+		if _, other := members["generation_config"]; other {
+			name = "generation_config"
 		}
-		return q.addFirst(`"generationConfig":{` + member + `}`)
+		settings := membersOf(members[name])
+		changed := lower(settings, most, "maxOutputTokens", "max_output_tokens")
+		members[name] = Encode(settings)
+		return changed
 	},
 	count: func(q *Request, members map[string]json.RawMessage) (string, any) {
 		members["model"], _ = json.Marshal("models/" + q.Model) // a text

@@ -49,21 +49,17 @@ type Request struct {
 	// earlier answer or a file.
 	Elsewhere int64
 
-	format   *format
-	body     []byte
-	bounds   []bounded
-	seen     map[string]bool
-	twice    string
-	settings int64 // the place after the brace of Gemini's generationConfig; zero: there is none
+	format *format
+	body   []byte
+	seen   map[string]bool
+	twice  string
 	// parts are the messages of the conversation, and head its instructions and tools. begun are
 	// the positions of the open containers.
 	parts, head []part
 	begun       [4]int64
 
-	tiers         tiers
-	usageAsked    bool
-	usageAt       span
-	streamOptions span // a null, or the place after the brace
+	tiers      tiers
+	usageAsked bool
 }
 
 // metered are the keys of a body that affect its cost. Some servers accept them in other upper
@@ -75,12 +71,6 @@ var metered = []string{
 
 // span is a range of the body, from its first byte to the one after its last.
 type span struct{ from, to int64 }
-
-// bounded is the position of a bound of the answer; negative: it is null.
-type bounded struct {
-	at span
-	n  int64
-}
 
 // ReadRequest parses the body of a paid call. The error says that it is not a JSON object, or has
 // a key twice, which servers interpret in different ways. The body is kept and must not be
@@ -163,7 +153,7 @@ func (q *Request) container(path string, depth int, at int64, opens bool) {
 		q.Unpriced = path
 	}
 	if q.format.requestObject != nil {
-		q.format.requestObject(q, path, at)
+		q.format.requestObject(q, path)
 	}
 }
 
@@ -172,23 +162,16 @@ func (q *Request) bound(name string, l leaf) {
 	if strings.Contains(name, ".") {
 		q.once(name)
 	}
-	at := span{l.start, l.start + l.size}
-	if l.quoted {
-		at.to += 2
-	}
-	n := l.number()
-	q.bounds = append(q.bounds, bounded{at, n})
-	q.MaxOutput = max(q.MaxOutput, min(n, maxOutput)) // servers differ in which of two bounds they use
+	q.MaxOutput = max(q.MaxOutput, min(l.number(), maxOutput)) // servers differ in which of two bounds they use
 }
 
 // Count returns the free request with which the provider counts the tokens of the prompt: its
 // path below [API.Base], and its body. ok is false for a format without such a request.
 func (q *Request) Count() (path string, body []byte, ok bool) {
-	var members map[string]json.RawMessage
-	if q.format.count == nil || json.Unmarshal(q.body, &members) != nil {
+	if q.format.count == nil {
 		return "", nil, false
 	}
-	path, document := q.format.count(q, members)
+	path, document := q.format.count(q, membersOf(q.body))
 	body, err := json.Marshal(document)
 	return path, body, err == nil
 }
@@ -210,68 +193,48 @@ func ReadCount(body []byte) int64 {
 	return n
 }
 
-// change is a range of the body and its replacement.
-type change struct {
-	at   span
-	text string
-}
-
 // Body returns the body with the tokens of all choices together bounded by most, but not below
 // the provider's minimum; zero keeps the program's bound. It asks for the usage of a stream;
-// added reports whether the program had not. All other bytes are unchanged.
+// added reports whether the program had not. A body in which nothing is to be changed keeps its bytes.
 func (q *Request) Body(most int64) (body []byte, added bool) {
-	var changes []change
-	if most > 0 {
-		changes = q.lower(max(most/q.Choices, q.Floor, 1))
+	members := membersOf(q.body)
+	changed := most > 0 && q.format.bound(q, members, max(most/q.Choices, q.Floor, 1))
+	if added = q.format.asksUsage && q.Stream && !q.usageAsked; added {
+		options := membersOf(members["stream_options"])
+		options["include_usage"] = json.RawMessage("true")
+		members["stream_options"] = Encode(options)
 	}
-	if q.format.askUsage != nil {
-		more := q.format.askUsage(q)
-		changes, added = append(changes, more...), len(more) > 0
+	if !changed && !added {
+		return q.body, false
 	}
-	return apply(q.body, changes), added
+	return Encode(members), added
 }
 
-func (q *Request) lower(most int64) []change {
-	number := strconv.FormatInt(most, 10)
-	var out []change
-	for _, b := range q.bounds {
-		if b.n > most || b.n < 0 {
-			out = append(out, change{b.at, number})
-		}
+// membersOf are the members of a JSON object; none of anything else.
+func membersOf(document []byte) map[string]json.RawMessage {
+	var members map[string]json.RawMessage
+	if json.Unmarshal(document, &members) != nil || members == nil {
+		return map[string]json.RawMessage{}
 	}
-	if len(q.bounds) > 0 {
-		return out
-	}
-	return []change{q.format.bound(q, number)}
+	return members
 }
 
-// addFirst adds a member at the beginning of the body.
-func (q *Request) addFirst(member string) change {
-	return q.insert(int64(bytes.IndexByte(q.body, '{'))+1, member)
-}
-
-// insert adds a member at the beginning of an object.
-func (q *Request) insert(at int64, member string) change {
-	if rest := bytes.TrimLeft(q.body[at:], " \t\r\n"); rest[0] != '}' {
-		member += ","
-	}
-	return change{span{at, at}, member}
-}
-
-// apply makes changes that do not overlap.
-func apply(body []byte, changes []change) []byte {
-	for i, c := range changes {
-		out := make([]byte, 0, len(body)+len(c.text))
-		out = append(append(append(out, body[:c.at.from]...), c.text...), body[c.at.to:]...)
-		body = out
-		moved := int64(len(c.text)) - (c.at.to - c.at.from)
-		for j := i + 1; j < len(changes); j++ {
-			if changes[j].at.from >= c.at.to {
-				changes[j].at = span{changes[j].at.from + moved, changes[j].at.to + moved}
+// lower lowers the bounds that are larger than most, or no number. If there is none, it adds the first one. It reports whether it
+// has changed anything.
+func lower(members map[string]json.RawMessage, most int64, names ...string) (changed bool) {
+	bound, found := strconv.AppendInt(nil, most, 10), false
+	for _, name := range names {
+		if stated, ok := members[name]; ok {
+			found = true
+			if n := (leaf{raw: bytes.Trim(stated, `"`)}).number(); n > most || n < 0 {
+				members[name], changed = bound, true
 			}
 		}
 	}
-	return body
+	if !found {
+		members[names[0]] = bound
+	}
+	return changed || !found
 }
 
 // refers records that the body refers to a part of the prompt with at most this many tokens.

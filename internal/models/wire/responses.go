@@ -12,7 +12,9 @@ const responsesCount = "/responses/input_tokens"
 var openaiResponses = format{
 	talk:         map[string]ItemKind{"input": Asked, "input[]": Asked, "instructions": Instructions, "tools": Tools},
 	requestValue: responsesRequest,
-	bound:        func(q *Request, tokens string) change { return q.addFirst(`"max_output_tokens":` + tokens) },
+	bound: func(_ *Request, members map[string]json.RawMessage, most int64) bool {
+		return lower(members, most, "max_output_tokens")
+	},
 	count: func(_ *Request, members map[string]json.RawMessage) (string, any) {
 		return responsesCount, only(members, "model", "input", "instructions", "tools", "tool_choice", "previous_response_id",
 			"conversation", "reasoning", "text", "truncation")

@@ -70,7 +70,10 @@ func TestOnlyTheBoundChanges(t *testing.T) {
 		q, err := ReadRequest(to, false, []byte(row[4]))
 		require.NoError(t, err, row[0])
 		got, _ := q.Body(most)
-		require.Equal(t, row[5], string(got), row[0])
+		require.JSONEq(t, row[5], string(got), row[0])
+		if row[4] == row[5] {
+			require.Equal(t, row[5], string(got), row[0])
+		}
 	}
 }
 
