@@ -325,23 +325,13 @@ func (a *attempt) job(dir session.WorkDir, s start) session.Job {
 	}
 }
 
-// work runs the agent. It reports the attempt's failure as that of its last call, too, if the
-// end of the call was not reported to the observer.
-func (a *attempt) work(ctx context.Context, job session.Job) (session.Outcome, error) {
-	var outcome session.Outcome
+// work runs the agent.
+func (a *attempt) work(ctx context.Context, job session.Job) (outcome session.Outcome, err error) {
 	process := a.exec.agents.Offered(job.Agent).Conversation != spec.InCalls
-	err := a.exec.dir.watch(ctx, "the agent", process, a.rows.snapshot().AttemptAt, func(ctx context.Context) (err error) {
+	err = a.exec.dir.watch(ctx, "the agent", process, a.rows.snapshot().AttemptAt, func(ctx context.Context) (err error) {
 		outcome, err = a.exec.agents.Run(ctx, job)
 		return err
 	})
-	switch failure, failed := asFailure(err); {
-	case failed:
-		a.spender.observer.attemptEnded(failure.Category)
-	case err != nil:
-		a.spender.observer.attemptEnded(failures.Cancelled)
-	default:
-		a.spender.observer.attemptEnded("")
-	}
 	return outcome, err
 }
 

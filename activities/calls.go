@@ -21,8 +21,7 @@ import (
 
 // spender reserves and books the calls of an attempt. It implements [session.Calls] with the rows of the state.
 type spender struct {
-	round    *round
-	observer *callObserver
+	round *round
 
 	mu sync.Mutex
 	// attempt is the running attempt; earlier are the attempts whose conversation it
@@ -60,7 +59,7 @@ func (s *spender) Stored(ctx context.Context, request spec.Digest) (*session.Sto
 				stored.Tools = nil
 			}
 		}
-		s.observer.replayed(s.round.agent)
+		s.round.exec.observer.CallReplayed(s.callInfo(session.CallPlan{Agent: s.round.agent}))
 		return stored, nil
 	}
 }
@@ -101,11 +100,19 @@ func (s *spender) Begin(ctx context.Context, plan session.CallPlan) (session.Cal
 	if err := c.reserve(ctx); err != nil {
 		return nil, err
 	}
-	c.observed = s.observer.callStarted(ctx, plan)
+	_, c.ended = s.round.exec.observer.CallBegun(ctx, s.callInfo(plan))
 	s.mu.Lock()
 	s.open[c] = cost.Usage{}
 	s.mu.Unlock()
 	return c, nil
+}
+
+// callInfo describes a call to the observer.
+func (s *spender) callInfo(plan session.CallPlan) CallInfo {
+	return CallInfo{
+		Team: s.round.session.team.Name, Session: s.round.session.key.Session, Agent: plan.Agent, API: plan.API,
+		Model: cmp.Or(plan.Model, s.round.Agents.Offered(plan.Agent).Model), Server: plan.Server,
+	}
 }
 
 // KeepTools stores the tool results of a call. It can be one of an earlier attempt, which
@@ -164,7 +171,9 @@ func (s *spender) warn(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		s.observer.fractions(budgets)
+		for _, b := range budgets {
+			s.round.exec.observer.BudgetFraction(s.round.session.team.Name, string(b.Kind), b.Fraction())
+		}
 		for _, w := range due {
 			activity.GetLogger(ctx).Warn("a budget threshold is reached", "budget", w.Scope,
 				"at", w.At, "tokens", w.Spent.Tokens, "usd", w.Spent.USD.String())
@@ -185,18 +194,19 @@ const (
 // reservedCall is a call in flight. Its methods may be called from any goroutine. One of the methods
 // that end it must be called once.
 type reservedCall struct {
-	spender  *spender
-	plan     session.CallPlan
-	attempt  state.AttemptKey
-	id       string
-	granted  cost.Amount
-	observed *observedCall
+	spender *spender
+	plan    session.CallPlan
+	attempt state.AttemptKey
+	id      string
+	granted cost.Amount
+	// ended reports its end to the observer.
+	ended func(CallOutcome)
 
 	mu sync.Mutex
 	// held is its reservation, and estimated what stays unsettled of it if its worker is lost.
 	held, estimated cost.Amount
-	// differs is how the provider's figures differ from each other.
-	differs string
+	// said is what the provider has reported.
+	said session.CallAnswer
 }
 
 // ID is the call's id.
@@ -275,6 +285,7 @@ func (c *reservedCall) Settle(ctx context.Context, answer []byte, used cost.Usag
 	if answer != nil {
 		name, err := c.spender.put(ctx, answer)
 		if err != nil {
+			c.ended(CallOutcome{Category: failures.ResourceError})
 			return err
 		}
 		end.Answer = string(name)
@@ -300,8 +311,9 @@ func (c *reservedCall) end(ctx context.Context, end state.CallEnd) error {
 		s.round.exec.dir.idle()
 	}
 	c.mu.Lock()
-	end.Differs = c.differs
+	said := c.said
 	c.mu.Unlock()
+	end.Differs = said.Differs
 	err := s.round.exec.retryStore(ctx, func() error { return s.round.State.End(ctx, c.id, end) })
 	if err == nil {
 		failpoint.Here("call booked")
@@ -311,7 +323,11 @@ func (c *reservedCall) end(ctx context.Context, end state.CallEnd) error {
 		}
 		err = s.warn(ctx)
 	}
-	s.observer.booked(c.observed, end.Usage, end.Answer != "", end.Answer != "" && err == nil)
+	outcome := CallOutcome{Category: said.Category, Usage: end.Usage, Stored: end.Answer != "" && err == nil, Answer: said}
+	if end.State == state.CallFailed {
+		outcome.Category = cmp.Or(said.Category, failures.Cancelled) // of what was not called, nothing is said
+	}
+	c.ended(outcome)
 	return err
 }
 
@@ -337,9 +353,8 @@ func (c *reservedCall) Report(used, estimate cost.Usage) error {
 // Answered notes the provider's answer.
 func (c *reservedCall) Answered(a session.CallAnswer) {
 	c.mu.Lock()
-	c.differs = a.Differs
-	c.mu.Unlock()
-	c.spender.observer.answered(c.observed, a)
+	defer c.mu.Unlock()
+	c.said = a
 }
 
 // Spending notes the usage of the call so far. If it exceeds the reservation, the

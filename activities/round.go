@@ -151,9 +151,7 @@ func (r *round) load(ctx context.Context) (recorded *session.RoundResult, err er
 
 // openSpender reads the assignment's calls for those of the round.
 func (r *round) openSpender(ctx context.Context) error {
-	r.spender = &spender{round: r, observer: &callObserver{
-		observer: r.exec.observer, agents: r.Agents, team: r.session.team.Name, session: r.session.key.Session,
-	}}
+	r.spender = &spender{round: r}
 	calls, err := r.spender.load(ctx, lostCalls{r.State, r.Sessions, r.Agents, r.WorkDirs, r.rows.endedCost()})
 	r.paying.Store(r.spender)
 	if err != nil {

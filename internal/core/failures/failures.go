@@ -2,6 +2,7 @@ package failures
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -267,6 +268,14 @@ func Failf(c Category, format string, args ...any) *Failure {
 
 // Error makes a Failure an error.
 func (f *Failure) Error() string { return string(f.Category) + ": " + f.Message }
+
+// CategoryOf is the category of a failure; other errors mean that the work was cancelled.
+func CategoryOf(err error) Category {
+	if f, ok := errors.AsType[*Failure](err); ok {
+		return f.Category
+	}
+	return Cancelled
+}
 
 // Advice is what the next attempt should change.
 func (f *Failure) Advice() string { return RuleFor(f.Category).Advice }

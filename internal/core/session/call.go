@@ -38,8 +38,7 @@ type CallAnswer struct {
 	// Differs says how the provider's total or cost differs from what its counts give; empty: it does
 	// not. The higher figure counts.
 	Differs string
-	// Category is that of the failure, if there is no complete answer; empty: the answer is
-	// complete, or the category is the attempt's.
+	// Category is that of the failure, if there is no complete answer; empty: the answer is complete.
 	Category failures.Category
 }
 

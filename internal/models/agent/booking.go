@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/core/cost"
+	"github.com/maestro-hive/maestro/internal/core/failures"
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/models/agent/preset"
 )
@@ -41,6 +42,9 @@ func (s *Set) runPaidAsWhole(ctx context.Context, d Definition, job session.Job)
 	got.out.Usage = d.priced(got.out.Usage)
 	if err == nil && got.known && job.Ended != nil {
 		err = job.Ended(ctx, got.out)
+	}
+	if err != nil {
+		paid.Answered(session.CallAnswer{Category: failures.CategoryOf(err)})
 	}
 	end := context.WithoutCancel(ctx) // book the cost in any case
 	var booking error

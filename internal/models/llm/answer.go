@@ -70,6 +70,7 @@ func (r *run) callAndBook(ctx context.Context, turn int, f wire.Forecast, digest
 	noting := context.WithoutCancel(ctx) // book the cost even if the attempt was stopped
 	if err != nil {
 		used = counted.Add(rest)
+		call.Answered(session.CallAnswer{Category: failures.CategoryOf(err)})
 		if noted := session.EndCall(noting, call, counted, rest); noted != nil {
 			return Answer{}, nil, errors.Join(err, fmt.Errorf("record the end of the call of turn %d: %w", turn, noted))
 		}
