@@ -149,12 +149,11 @@ func (a *Admissions) boundaries() boundaryWriter {
 
 // observe reports the session, and its assignments that need no work, to the observer.
 func (a *Admissions) observe(s session.Status) {
-	o := observerOrNone(a.Observer)
-	o.SessionStarted(s.Team)
+	a.Observer.SessionStarted(s.Team)
 	for _, phase := range s.Phases {
 		for _, assignment := range phase.Assignments {
 			if assignment.Status.Done() {
-				o.AssignmentEnded(s.Team, assignment.Status)
+				a.Observer.AssignmentEnded(s.Team, assignment.Status)
 			}
 		}
 	}

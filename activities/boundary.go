@@ -402,7 +402,7 @@ func (w boundaryWriter) writeBoundary(ctx context.Context, at Boundary, c *sessi
 	for _, r := range opened {
 		logRequest(ctx, r)
 		if r.Kind == session.ForHelp {
-			observerOrNone(w.observer).HelpRequested(r.Category)
+			w.observer.HelpRequested(r.Category)
 		}
 	}
 	return head, w.sessions.Mirror(ctx, rows.Key)
@@ -413,7 +413,7 @@ func (w boundaryWriter) writeBoundary(ctx context.Context, at Boundary, c *sessi
 func (b *Boundaries) failed(ctx context.Context, err error) error {
 	if err != nil && !isPermanent(err) {
 		attempt := int(activity.GetInfo(ctx).Attempt)
-		observerOrNone(b.Observer).StoreWaited(spec.Backoff(textfmt.Duration(storeWait), textfmt.Duration(storeWaitMax), attempt).Std())
+		b.Observer.StoreWaited(spec.Backoff(textfmt.Duration(storeWait), textfmt.Duration(storeWaitMax), attempt).Std())
 	}
 	return storeError(ctx, err)
 }
@@ -441,7 +441,7 @@ func (b *Boundaries) Close(ctx context.Context, in CloseInput) error {
 
 // ended reports how a session has ended.
 func (b *Boundaries) ended(ctx context.Context, s session.Status) {
-	observerOrNone(b.Observer).SessionEnded(s.Team, s.Status)
+	b.Observer.SessionEnded(s.Team, s.Status)
 	used := s.Usage
 	if costs, err := b.State.Costs(ctx, sessionKey(activity.GetInfo(ctx)), "phase"); err == nil {
 		used = state.Sum(costs, spec.AssignmentID{}).Usage

@@ -49,7 +49,7 @@ type BreakerStop struct {
 
 // agentBreaker is the breaker of the agent that does a round.
 type agentBreaker struct {
-	port     Breakers // nil: every round may begin
+	port     Breakers
 	settings spec.Breaker
 	rows     *roundRows
 	// retryStore tries something until the database can be used.
@@ -68,7 +68,7 @@ type agentBreaker struct {
 // attempt since it got its permit has begun, and needs no other one.
 func (b *agentBreaker) allow(ctx context.Context) (open *session.BreakerStatus, err error) {
 	log := b.rows.snapshot()
-	if b.port == nil || log.Permit != nil && len(log.Attempts) > 0 && b.rows.outage() == nil {
+	if log.Permit != nil && len(log.Attempts) > 0 && b.rows.outage() == nil {
 		return nil, nil
 	}
 	err = b.retryStore(ctx, func() error {
@@ -151,7 +151,7 @@ func (b *agentBreaker) holds(holder string) bool {
 // outcome is the report of a failure or, for nil, of an answer; nil: the
 // breaker has nothing to learn from it.
 func (b *agentBreaker) outcome(id string, permit *session.BreakerPermit, f *failures.Failure) *session.BreakerReport {
-	if b.port == nil || permit == nil {
+	if permit == nil {
 		return nil
 	}
 	report := &session.BreakerReport{
@@ -208,13 +208,6 @@ func (b *agentBreaker) send(ctx context.Context, report session.BreakerReport) *
 	return &answer.BreakerStatus
 }
 
-// providerBack reports that the provider answers again.
-func (b *agentBreaker) providerBack(ctx context.Context) {
-	if b.port != nil {
-		b.reportProvider(ctx, nil)
-	}
-}
-
 // reportEnd reports how the round ended; f is nil for a success. It waits for a database that cannot be used. If the worker ends
 // first, the next execution of the activity reports it.
 func (b *agentBreaker) reportEnd(ctx context.Context, f *failures.Failure) error {
@@ -230,7 +223,7 @@ func (b *agentBreaker) reportEnd(ctx context.Context, f *failures.Failure) error
 
 // giveBack ends a probe without a result. If that fails, its lease expires.
 func (b *agentBreaker) giveBack(ctx context.Context) {
-	if permit := b.rows.snapshot().Permit; b.port != nil && permit != nil && permit.Holder != "" {
+	if permit := b.rows.snapshot().Permit; permit != nil && permit.Holder != "" {
 		b.send(ctx, permit.GiveBack(b.settings, b.clock()))
 	}
 }
@@ -247,11 +240,8 @@ type callBreaker struct {
 	generation atomic.Int64
 }
 
-// forCalls returns the breaker for the calls of an attempt; nil: there is none.
+// forCalls returns the breaker for the calls of an attempt.
 func (b *agentBreaker) forCalls(ctx context.Context) session.CallBreaker {
-	if b.port == nil {
-		return nil
-	}
 	return &callBreaker{agentBreaker: b, ctx: ctx}
 }
 

@@ -58,33 +58,27 @@ func TestWhatABreakerLearnsFromARound(t *testing.T) {
 	ordinary, probe := &session.BreakerPermit{Generation: 2}, &session.BreakerPermit{Generation: 2, Holder: "me"}
 	const fails, works = failures.CountsAsFailure, failures.CountsAsSuccess
 	for name, c := range map[string]struct {
-		off      bool
 		permit   *session.BreakerPermit
 		category failures.Category
 		final    bool
 		wait     time.Duration
 		want     failures.Weight
 	}{
-		"a request above every limit":     {permit: probe, category: failures.RateLimited, final: true, want: failures.Neutral},
-		"a limit of a minute":             {permit: ordinary, category: failures.RateLimited, wait: time.Minute, want: fails},
-		"a limit of a day":                {permit: ordinary, category: failures.RateLimited, wait: 9 * time.Hour},
-		"a probe that meets one":          {permit: probe, category: failures.RateLimited, wait: 9 * time.Hour, want: failures.Neutral},
-		"a long outage":                   {permit: ordinary, category: failures.APIError, wait: 9 * time.Hour, want: fails},
-		"a final failure of the agent":    {permit: ordinary, category: failures.Unknown, final: true, want: fails},
-		"an answer":                       {permit: ordinary, want: works},
-		"a wrong answer is an answer":     {permit: ordinary, category: failures.TestFailure, want: works},
-		"a failure of the provider":       {permit: ordinary, category: failures.APIError, want: fails},
-		"a failure of a person's":         {permit: ordinary, category: failures.TokenBudget},
-		"a probe gives its lease back":    {permit: probe, category: failures.TokenBudget, want: failures.Neutral},
-		"a probe that failed":             {permit: probe, category: failures.Timeout, want: fails},
-		"a round that has not begun":      {category: failures.APIError},
-		"a worker without breakers":       {off: true, permit: ordinary, category: failures.APIError},
-		"a probe without breakers is off": {off: true, permit: probe},
+		"a request above every limit":  {permit: probe, category: failures.RateLimited, final: true, want: failures.Neutral},
+		"a limit of a minute":          {permit: ordinary, category: failures.RateLimited, wait: time.Minute, want: fails},
+		"a limit of a day":             {permit: ordinary, category: failures.RateLimited, wait: 9 * time.Hour},
+		"a probe that meets one":       {permit: probe, category: failures.RateLimited, wait: 9 * time.Hour, want: failures.Neutral},
+		"a long outage":                {permit: ordinary, category: failures.APIError, wait: 9 * time.Hour, want: fails},
+		"a final failure of the agent": {permit: ordinary, category: failures.Unknown, final: true, want: fails},
+		"an answer":                    {permit: ordinary, want: works},
+		"a wrong answer is an answer":  {permit: ordinary, category: failures.TestFailure, want: works},
+		"a failure of the provider":    {permit: ordinary, category: failures.APIError, want: fails},
+		"a failure of a person's":      {permit: ordinary, category: failures.TokenBudget},
+		"a probe gives its lease back": {permit: probe, category: failures.TokenBudget, want: failures.Neutral},
+		"a probe that failed":          {permit: probe, category: failures.Timeout, want: fails},
+		"a round that has not begun":   {category: failures.APIError},
 	} {
 		b := &agentBreaker{settings: spec.Breaker{Name: "agent"}}
-		if !c.off {
-			b.port = unusedBreakers{}
-		}
 		var failure *failures.Failure
 		if c.category != "" {
 			failure = &failures.Failure{Category: c.category, Message: "why", Final: c.final, RetryAfter: textfmt.Duration(c.wait)}

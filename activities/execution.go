@@ -69,7 +69,7 @@ func (rs *Rounds) newExecution(ctx context.Context, id spec.AssignmentID) *execu
 	info := activity.GetInfo(ctx)
 	key := sessionKey(info)
 	return &execution{
-		sessions: rs.Sessions, state: rs.State, agents: rs.Agents, observer: observerOrNone(rs.Observer), drain: rs.Drain,
+		sessions: rs.Sessions, state: rs.State, agents: rs.Agents, observer: rs.Observer, drain: rs.Drain,
 		info: info, key: key, id: id, waits: session.NewPausedTime(rs.Clock),
 		dir: &directory{workDirs: rs.WorkDirs, agents: rs.Agents, clock: rs.Clock, key: key, id: id},
 	}
@@ -79,9 +79,6 @@ func (rs *Rounds) newExecution(ctx context.Context, id spec.AssignmentID) *execu
 // lasts, Temporal gets heartbeats. The returned function ends both.
 func (e *execution) keepAlive(ctx context.Context, port Heartbeats, current func() Heartbeat) (work context.Context, end func()) {
 	work, stop := e.untilStopped(ctx)
-	if port == nil {
-		return work, func() { stop(context.Canceled) }
-	}
 	h := heartbeats{port: port, current: current, replaced: e.abortIfReplaced, accepted: e.heartbeatAccepted}
 	halt := h.start(ctx)
 	return work, func() {

@@ -125,7 +125,8 @@ func newConflict(t *testing.T, base cas.Manifest, deltas [2]cas.Delta, decisions
 func (c *conflict) byReference() activities.PhaseWork {
 	data, err := json.Marshal(activities.PhaseWork{List: c.work})
 	require.NoError(c.t, err)
-	large, err := (&activities.Boundaries{Files: c.store.Content}).StoreValue(c.t.Context(), activities.StoreValueInput{JSON: data})
+	boundaries := &activities.Boundaries{Files: c.store.Content, Observer: nobody}
+	large, err := boundaries.StoreValue(c.t.Context(), activities.StoreValueInput{JSON: data})
 	require.NoError(c.t, err)
 	return activities.PhaseWork{Large: &large}
 }

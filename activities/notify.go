@@ -162,16 +162,16 @@ func (c *WebhookCalls) Call(ctx context.Context, n session.Notice) error {
 	var trouble *session.WebhookTrouble
 	switch {
 	case err == nil:
-		observerOrNone(c.Observer).ExternalCalled(WebhookReceiver, callDone)
+		c.Observer.ExternalCalled(WebhookReceiver, callDone)
 		return nil
 	case !errors.As(err, &trouble):
 		return err
 	case trouble.Final:
-		observerOrNone(c.Observer).ExternalCalled(WebhookReceiver, callRefused)
+		c.Observer.ExternalCalled(WebhookReceiver, callRefused)
 		return temporal.NewApplicationErrorWithOptions(textfmt.Shorten(trouble.Message, maxTrouble), WebhookRefused,
 			temporal.ApplicationErrorOptions{NonRetryable: true})
 	}
-	observerOrNone(c.Observer).ExternalCalled(WebhookReceiver, string(session.Unreached))
+	c.Observer.ExternalCalled(WebhookReceiver, string(session.Unreached))
 	return temporal.NewApplicationErrorWithOptions(textfmt.Shorten(trouble.Message, maxTrouble), WebhookUnreached,
 		temporal.ApplicationErrorOptions{NextRetryDelay: trouble.RetryAfter.Std()})
 }

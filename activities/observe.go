@@ -11,8 +11,7 @@ import (
 )
 
 // Observer records what happens, for metrics and traces. Its methods return at
-// once and cannot fail. Wherever a struct here takes an Observer, nil is one that
-// records nothing.
+// once and cannot fail.
 type Observer interface {
 	// SessionStarted: a session, or a further run of one, is admitted.
 	SessionStarted(teamName string)
@@ -111,34 +110,4 @@ type CallOutcome struct {
 	Stored bool
 	// Answer is what the provider has said.
 	Answer session.CallAnswer
-}
-
-// observerOrNone is an observer that is not nil.
-func observerOrNone(o Observer) Observer {
-	if o == nil {
-		return noObserver{}
-	}
-	return o
-}
-
-// noObserver is an observer that records nothing.
-type noObserver struct{}
-
-func (noObserver) SessionStarted(string)                  {}
-func (noObserver) SessionEnded(string, session.State)     {}
-func (noObserver) HelpRequested(failures.Category)        {}
-func (noObserver) AssignmentEnded(string, session.State)  {}
-func (noObserver) RoundEnded(string, failures.Category)   {}
-func (noObserver) WorkerLost(string)                      {}
-func (noObserver) StoreWaited(time.Duration)              {}
-func (noObserver) ExternalCalled(ExternalSystem, string)  {}
-func (noObserver) CallReplayed(CallInfo)                  {}
-func (noObserver) BudgetFraction(string, string, float64) {}
-
-func (noObserver) AttemptBegun(ctx context.Context, _ AttemptInfo) (context.Context, func(AttemptOutcome)) {
-	return ctx, func(AttemptOutcome) {}
-}
-
-func (noObserver) CallBegun(ctx context.Context, _ CallInfo) (context.Context, func(CallOutcome)) {
-	return ctx, func(CallOutcome) {}
 }

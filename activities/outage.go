@@ -217,7 +217,7 @@ func (r *round) endOutage(ctx context.Context, answered bool) {
 // signalled. The end of the round also reports it to the workflow.
 func (r *round) announceOutageEnd(ctx context.Context, outage session.Outage, answered bool) {
 	if answered {
-		r.breaker.providerBack(ctx)
+		r.breaker.reportProvider(ctx, nil)
 	}
 	for wanted := (outage.Signalled != "" || outage.Noticed) && r.Signals != nil; wanted; wanted = sleepUnlessStopped(ctx,
 		signalEvery) == nil {

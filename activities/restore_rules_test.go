@@ -235,7 +235,7 @@ func TestAlertsOfASessionStayRaised(t *testing.T) {
 
 // boundaries are those of the session's store.
 func (p *past) boundaries() *activities.Boundaries {
-	return &activities.Boundaries{Files: p.store.Content, Sessions: p.store, State: p.db(), Clock: time.Now}
+	return &activities.Boundaries{Files: p.store.Content, Sessions: p.store, State: p.db(), Clock: time.Now, Observer: nobody}
 }
 
 // sendBack sends a phase's work back, with what builds on it.

@@ -20,6 +20,7 @@ import (
 	"go.temporal.io/sdk/testsuite"
 
 	"github.com/maestro-hive/maestro/activities"
+	"github.com/maestro-hive/maestro/breaker"
 	"github.com/maestro-hive/maestro/internal/core/budget"
 	"github.com/maestro-hive/maestro/internal/core/cost"
 	"github.com/maestro-hive/maestro/internal/core/failures"
@@ -31,6 +32,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/store/cas"
 	"github.com/maestro-hive/maestro/internal/store/state"
+	"github.com/maestro-hive/maestro/worker/telemetry"
 )
 
 // desk is a store with an admitted session of one persona in one phase.
@@ -41,7 +43,7 @@ type desk struct {
 	team   spec.Team
 	head   spec.Digest
 	input  spec.Digest
-	// breakers is nil where every round passes.
+	// breakers, if not nil, are others than those of the store.
 	breakers activities.Breakers
 	// state is nil where it is the store's, and heartbeats where the test environment hears of rounds.
 	state      activities.State
@@ -105,9 +107,14 @@ func (d *desk) admit() {
 	d.head = a.Status.Checkpoint
 }
 
+// nobody records nothing.
+var nobody = (*telemetry.Telemetry)(nil).Recorder()
+
 // admissions admit sessions of a store.
 func admissions(st *store.Store, db activities.State) *activities.Admissions {
-	return &activities.Admissions{Files: st.Content, Sessions: st, State: db, SearchAttributes: none{}, Clock: time.Now}
+	return &activities.Admissions{
+		Files: st.Content, Sessions: st, State: db, SearchAttributes: none{}, Clock: time.Now, Observer: nobody,
+	}
 }
 
 type none struct{}
@@ -133,7 +140,10 @@ func (d *desk) roundOf(in activities.RoundInput, options ...func(*testsuite.Test
 ) {
 	d.t.Helper()
 	rounds := roundsOf(d.store, d.store.State, d.agents)
-	rounds.WorkDirs, rounds.Breakers, rounds.HoldSlot, rounds.Signals = d.workDirs, d.breakers, d.holdSlot, d.signals
+	rounds.WorkDirs, rounds.HoldSlot, rounds.Signals = d.workDirs, d.holdSlot, d.signals
+	if d.breakers != nil {
+		rounds.Breakers = d.breakers
+	}
 	if d.state != nil {
 		rounds.State = d.state
 	}
@@ -169,6 +179,7 @@ func (d *desk) roundOf(in activities.RoundInput, options ...func(*testsuite.Test
 func roundsOf(st *store.Store, db activities.State, a activities.Agents) *activities.Rounds {
 	return &activities.Rounds{
 		Files: st.Content, WorkDirs: workDirs(st), Sessions: st, State: db, Agents: a, Heartbeats: sdkHeartbeats{},
+		Breakers: &breaker.Breakers{State: st.State}, Observer: nobody,
 		Clock: func() time.Time { return time.Now().Truncate(time.Microsecond) }, LostLimit: 5, Drain: time.Millisecond,
 	}
 }

@@ -116,7 +116,7 @@ func (c *TicketCalls) ticketError(err error) error {
 	case err != nil:
 		outcome = string(session.Unclear)
 	}
-	observerOrNone(c.Observer).ExternalCalled(TicketSystem, outcome)
+	c.Observer.ExternalCalled(TicketSystem, outcome)
 	if trouble == nil {
 		return err
 	}

@@ -117,9 +117,6 @@ func (bw *BreakerWaits) look(ctx context.Context, in *AwaitInput) (out Awaited, 
 // wanted reports whether the session still waits. A session that has ended its wait does not
 // receive a lease, and the activity learns of that end only with a later heartbeat.
 func (bw *BreakerWaits) wanted(ctx context.Context, wait session.BreakerWait) bool {
-	if bw.Heartbeats == nil {
-		return true
-	}
 	err := bw.Heartbeats.Beat(ctx, Heartbeat{Progress: wait.String()})
 	return !errors.Is(err, ErrUnwanted) && !errors.Is(err, ErrReplaced)
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/store/cas"
 	"github.com/maestro-hive/maestro/internal/testkit/proctest"
+	"github.com/maestro-hive/maestro/worker/telemetry"
 	"github.com/maestro-hive/maestro/workflows"
 )
 
@@ -111,7 +112,7 @@ func large(t *testing.T) (files *cas.Store, register func(*testsuite.TestWorkflo
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, st.Close()) })
 	return st.Content, func(env *testsuite.TestWorkflowEnvironment) {
-		boundaries := &activities.Boundaries{Files: st.Content}
+		boundaries := &activities.Boundaries{Files: st.Content, Observer: (*telemetry.Telemetry)(nil).Recorder()}
 		env.RegisterActivityWithOptions(boundaries.StoreValue, activity.RegisterOptions{Name: string(activities.StoreValueName)})
 		env.RegisterActivityWithOptions(func(ctx context.Context, in activities.ReadValueInput) ([]byte, error) {
 			part, err := boundaries.ReadValue(ctx, in)

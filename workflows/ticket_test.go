@@ -22,6 +22,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/core/textfmt"
 	"github.com/maestro-hive/maestro/internal/store/state"
+	"github.com/maestro-hive/maestro/worker/telemetry"
 	"github.com/maestro-hive/maestro/workflows"
 )
 
@@ -457,7 +458,9 @@ func (b *ticketBench) newEnvironment(from time.Duration) {
 	b.env.SetTestTimeout(time.Minute)
 	b.jira.now = b.env.Now
 	b.env.RegisterWorkflowWithOptions(workflows.Ticket, workflow.RegisterOptions{Name: workflows.TicketName})
-	calls := &activities.TicketCalls{Tickets: b.jira, IndexDelay: textfmt.Duration(2 * time.Minute)}
+	calls := &activities.TicketCalls{
+		Tickets: b.jira, IndexDelay: textfmt.Duration(2 * time.Minute), Observer: (*telemetry.Telemetry)(nil).Recorder(),
+	}
 	kept := &activities.TicketRecords{Store: b.state, Namespace: "default"}
 	for name, fn := range map[activities.Name]any{
 		activities.FindTicketName: calls.Find, activities.CreateTicketName: calls.Create, activities.CommentTicketName: calls.Comment,

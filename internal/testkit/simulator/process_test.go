@@ -14,6 +14,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/sandbox/workdir"
 	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/worker/telemetry"
 )
 
 // process is a simulated worker process: the activities over ports that know when it is
@@ -60,15 +61,17 @@ func (w *world) newProcess() *process {
 		MaxWritten: 10e9, Acquire: p.acquire,
 	}), p}
 	bs, as := breakers{p}, agents{p: p}
-	clock := time.Now
+	clock, observer := time.Now, (*telemetry.Telemetry)(nil).Recorder()
 	random := func() float64 { return float64(hash(w.plan.Seed, "random", w.count("random"))) / (1 << 64) }
 	p.rounds = &activities.Rounds{
 		Files: fs, WorkDirs: ws, Sessions: ss, State: db, Agents: as, Breakers: bs, Heartbeats: heartbeats{p}, Clock: clock,
-		LostLimit: lostLimit, Drain: 5 * time.Second, Random: random,
+		LostLimit: lostLimit, Drain: 5 * time.Second, Random: random, Observer: observer,
 	}
 	p.merges = &activities.Merges{Rounds: p.rounds}
-	p.admissions = &activities.Admissions{Files: fs, Sessions: ss, State: db, SearchAttributes: attributes{}, Clock: clock}
-	p.boundaries = &activities.Boundaries{Files: fs, Sessions: ss, State: db, Clock: clock}
+	p.admissions = &activities.Admissions{
+		Files: fs, Sessions: ss, State: db, SearchAttributes: attributes{}, Clock: clock, Observer: observer,
+	}
+	p.boundaries = &activities.Boundaries{Files: fs, Sessions: ss, State: db, Clock: clock, Observer: observer}
 	p.waits = &activities.BreakerWaits{Breakers: bs, Heartbeats: heartbeats{p}, Clock: clock, Random: random}
 	p.budgets = &activities.BudgetWaits{State: db, Random: random}
 	p.notices = &activities.Notices{Recipients: recipients{p}, Mask: func(s string) string { return s }}
