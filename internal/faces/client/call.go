@@ -77,7 +77,7 @@ func ask[T any](ctx context.Context, c *Client, in request) (doc T, err error) {
 
 // requestOf is the request of an operation with an input, by the tags of the input's fields.
 func requestOf(o httpapi.Route, in any) (request, error) {
-	r := request{method: o.Method, path: o.Path, query: url.Values{}, head: map[string]string{}}
+	r := request{method: o.Method, path: o.Path, query: url.Values{}}
 	v := reflect.ValueOf(in)
 	for _, f := range reflect.VisibleFields(v.Type()) {
 		value := v.FieldByIndex(f.Index)
@@ -101,14 +101,12 @@ func requestOf(o httpapi.Route, in any) (request, error) {
 			}
 		case query != "":
 			r.query.Set(query, text(value))
-		case f.Tag.Get("header") != "":
-			r.head[f.Tag.Get("header")] = text(value)
 		}
 	}
 	return r, nil
 }
 
-// text is a value in a path, a query or a header.
+// text is a value in a path or a query.
 func text(v reflect.Value) string {
 	if at, ok := v.Interface().(time.Time); ok {
 		return at.UTC().Format(time.RFC3339Nano)

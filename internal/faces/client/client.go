@@ -131,7 +131,6 @@ type request struct {
 	// body makes the body, for each try anew; nil: there is none.
 	body func() (io.Reader, error)
 	kind string
-	head map[string]string
 }
 
 // do sends a request until it is answered, at most so often or so long, and returns the answer if it is
@@ -200,9 +199,6 @@ func (c *Client) send(ctx context.Context, in request, key string) (*http.Respon
 	}
 	if key != "" {
 		r.Header.Set("Idempotency-Key", key)
-	}
-	for name, value := range in.head {
-		r.Header.Set(name, value)
 	}
 	sent := &remembering{}
 	if r.Body != nil {

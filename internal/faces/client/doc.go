@@ -3,7 +3,7 @@
 //
 // Start reading in call.go, at Call:
 //
-//	call.go    how the input of an operation becomes a path, a query, headers and a body
+//	call.go    how the input of an operation becomes a path, a query and a body
 //	client.go  how long a server may take to answer, how often and how long a request is repeated, the largest document, and when
 //	           a token may be sent without encryption
 //	errors.go  which answers mean that the server refuses, is busy or is away, and which of these are tried again

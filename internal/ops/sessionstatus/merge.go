@@ -108,9 +108,10 @@ func base(sessionID string, f facts) Session {
 	}
 	info := f.info()
 	summary := Memo[workflows.MemoSummary](info, workflows.MemoStatus)
+	published := session.State(Attribute[string](info, workflows.AttributeStatus.GetName()))
 	return Session{Status: session.Status{
 		Session: sessionID, Team: Memo[string](info, workflows.MemoTeam), Run: 1,
-		Status:     cmp.Or(session.State(Attribute[string](info, workflows.AttributeStatus.GetName())), summary.Status, session.Admitted),
+		Status:     cmp.Or(published, summary.Status, session.Admitted),
 		Checkpoint: summary.Checkpoint, Usage: summary.Usage, Reason: summary.Reason,
 	}}
 }
