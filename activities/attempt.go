@@ -1,8 +1,10 @@
 package activities
 
 import (
+	"bytes"
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/core/failures"
@@ -359,6 +361,29 @@ func (a *attempt) collection(dir session.WorkDir) session.Collect {
 	return session.Collect{
 		Base: a.in.Input, Dir: dir.Tree, Lower: dir.Lower(), Ignore: a.session.team.Ignore, Protected: protected,
 		Produces: a.session.team.Outputs(a.in.AssignmentID), Secrets: a.exec.agents.Secrets(),
+	}
+}
+
+// nameLeftOut reports what was left out of a collected tree.
+func (a *attempt) nameLeftOut(work session.Collected, outcome *session.Outcome) {
+	protected := slices.DeleteFunc(slices.Clone(work.Protected),
+		func(p string) bool { return strings.HasPrefix(p, session.MergeDir+"/") })
+	for _, left := range []struct {
+		note  string
+		paths []string
+	}{
+		{"changes to protected files are not used", protected},
+		{"left out, because it cannot be kept", work.LeftOut},
+		{"left out by ignore rules", work.Ignored},
+	} {
+		if len(left.paths) == 0 {
+			continue
+		}
+		note := a.exec.agents.Mask(session.LeftOutNote(left.note, left.paths))
+		outcome.LeftOut = append(outcome.LeftOut, note)
+		outcome.Log = bytes.Join([][]byte{outcome.Log, []byte("--- " + a.exec.agents.Mask(session.LeftOutList(left.note, left.paths)))},
+			[]byte("\n"))
+		outcome.Summary = textfmt.Shorten(strings.TrimSpace(outcome.Summary+" ("+note+")"), session.MaxSummary)
 	}
 }
 

@@ -96,9 +96,6 @@ func TestWhatABreakerLearnsFromARound(t *testing.T) {
 	}
 }
 
-// unusedBreakers is a port that is not called.
-type unusedBreakers struct{ Breakers }
-
 func TestStartIsDecidedByTheFailureBefore(t *testing.T) {
 	t.Parallel()
 	after := func(c failures.Category) session.RoundLog {

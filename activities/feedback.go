@@ -1,7 +1,6 @@
 package activities
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"maps"
@@ -233,29 +232,6 @@ func said(all []string, of string, notes []string) []string {
 		all = append(all, of+": "+note)
 	}
 	return all
-}
-
-// nameLeftOut reports what was left out of a collected tree.
-func (a *attempt) nameLeftOut(work session.Collected, outcome *session.Outcome) {
-	protected := slices.DeleteFunc(slices.Clone(work.Protected),
-		func(p string) bool { return strings.HasPrefix(p, session.MergeDir+"/") })
-	for _, left := range []struct {
-		note  string
-		paths []string
-	}{
-		{"changes to protected files are not used", protected},
-		{"left out, because it cannot be kept", work.LeftOut},
-		{"left out by ignore rules", work.Ignored},
-	} {
-		if len(left.paths) == 0 {
-			continue
-		}
-		note := a.exec.agents.Mask(session.LeftOutNote(left.note, left.paths))
-		outcome.LeftOut = append(outcome.LeftOut, note)
-		outcome.Log = bytes.Join([][]byte{outcome.Log, []byte("--- " + a.exec.agents.Mask(session.LeftOutList(left.note, left.paths)))},
-			[]byte("\n"))
-		outcome.Summary = textfmt.Shorten(strings.TrimSpace(outcome.Summary+" ("+note+")"), session.MaxSummary)
-	}
 }
 
 // mayNotSendBack returns the failure of an attempt that sends work back although it is not

@@ -124,8 +124,8 @@ func (c *planCommand) writePersonas(personas []control.PlannedPersona) {
 	var rows strings.Builder
 	t := c.table()
 	for _, who := range personas {
-		t.Add("   "+who.AssignmentID.Persona, terminal.Painted(actionOf(who), actionColour(who.Action)), safetext.Clip(who.Role, 32), "agent "+
-			who.Agent)
+		t.Add("   "+who.AssignmentID.Persona, terminal.Painted(actionOf(who), actionColour(who.Action)),
+			safetext.Clip(who.Role, 32), "agent "+who.Agent)
 	}
 	t.Write(&rows)
 	lines := strings.Split(rows.String(), "\n")

@@ -10,12 +10,12 @@
 //	                 which failed attempts count, and how many of them travel through the history
 //	record.go        what is kept of rounds, attempts and their waits across executions; the checkpoint; start.go: what a run is
 //	                 started with
-//	job.go          what an agent gets (Brief, Job) and returns (Outcome); the largest summary, decision, message, output and
+//	job.go           what an agent gets (Brief, Job) and returns (Outcome); the largest summary, decision, message, output and
 //	                 diff
 //	basis.go         which changed inputs make finished work stale, so that it runs again
 //	course.go        the phases that a session runs, pauses after, forces or gets supplied, and contradictions in that;
 //	                 supply.go: how supplied work stands for a phase's
-//	merge_steps.go         the order in which work is merged, and which work was made without knowledge of other work; conflict.go:
+//	merge_steps.go   the order in which work is merged, and which work was made without knowledge of other work; conflict.go:
 //	                 when a conflict is settled, and whose version is kept
 //	request.go       the kinds of requests and the answers that each one takes; the longest note and the longest reasons; what
 //	                 work was sent back. request_commands.go: the commands that answer
@@ -24,7 +24,7 @@
 //	outage.go        how long a wait for a provider is, the longest announced wait that is accepted, and when patience begins
 //	breaker.go       the status of a breaker, when it is half-open, and what a round reports to it
 //	call.go          what is recorded before and after each paid call, and what a killed program gets that repeats a call
-//	paused_time.go         which time does not count against the time limit of an attempt
+//	paused_time.go   which time does not count against the time limit of an attempt
 //	lease.go         how long a lease lasts, how often it is renewed, and how long work goes on after a renewal or a heartbeat
 //	disk.go          when a disk is low or full, and which attempt has filled it or exceeded its limit
 //	collect.go       what a collection of files takes and returns, and how much is said of files that were left out

@@ -22,6 +22,6 @@
 //	approval.go         who has to approve a phase, and how many persons; alert.go: the rules of alerts
 //	deliver.go          the keys and defaults of a phase that delivers, how often its checks and reviews may send work back, and
 //	                    the repository that an address of git names
-//	terms.go      what differs in the terms of an assignment between two versions of a team, for a resume
+//	terms.go            what differs in the terms of an assignment between two versions of a team, for a resume
 //	pattern.go          file patterns that a schema cannot refuse
 package spec

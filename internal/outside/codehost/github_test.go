@@ -145,7 +145,8 @@ func TestAPullRequestFromOpenToMerged(t *testing.T) {
 
 	p := s.look(g, number)
 	require.Equal(t, delivery.PullRequest{
-		Number: number, URL: s.URL + "/acme/shop/pull/1", Branch: "work", Base: "main", Head: s.repo.Head("work"), State: session.PullOpen,
+		Number: number, URL: s.URL + "/acme/shop/pull/1", Branch: "work", Base: "main", Head: s.repo.Head("work"),
+		State: session.PullOpen,
 		Draft: true, Body: "What was done.", Mergeable: delivery.MergeClean,
 	}, p)
 

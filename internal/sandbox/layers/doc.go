@@ -10,9 +10,9 @@
 //
 // Start reading in layers.go, at Acquire:
 //
-//	layers.go   which layers a tree is in, how large all together may be by default, and who may read them
-//	make.go     when a tree is put on top of the layer of a similar one (it removes nothing, and changes at most half)
+//	layers.go  which layers a tree is in, how large all together may be by default, and who may read them
+//	make.go    when a tree is put on top of the layer of a similar one (it removes nothing, and changes at most half)
 //	remove.go  which layers are removed, the least recently used first, and what a full disk frees
-//	note.go     that layers from before the last boot are not used, and the locks that keep a layer from removal
-//	stamp.go    how a layer that was changed since it was made is found
+//	note.go    that layers from before the last boot are not used, and the locks that keep a layer from removal
+//	stamp.go   how a layer that was changed since it was made is found
 package layers
