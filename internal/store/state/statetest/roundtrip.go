@@ -154,10 +154,11 @@ func statusesAreReadAsWritten(t *testing.T, b *bench) {
 	s.LeftOut, s.HistoryEvents, s.Checkpoint = nil, 0, ""
 	for i := range s.Phases {
 		p := &s.Phases[i]
-		p.Status, p.Seconds, p.SentBack, p.PullRequest = session.HelpIsNeeded, 0, false, nil
+		p.Status, p.Seconds, p.Needs, p.SentBack, p.PullRequest = session.HelpIsNeeded, 0, nil, false, nil
 		for j := range p.Assignments {
 			a := &p.Assignments[j]
 			a.Status, a.Usage, a.Seconds, a.Progress = session.Waiting, cost.Usage{}, 0, ""
+			a.Pass, a.Round, a.Attempt = 0, 0, 0
 		}
 	}
 	for i := range s.Help {
