@@ -13,7 +13,7 @@
 //	calls.go       the spender: reserves and books the paid calls of an attempt, and finds stored answers
 //	lost_calls.go  books calls that died with a worker
 //	outage.go      waits for a provider or a host that fails: waitsOut decides whether a failure is waited out or counted as
-//	               an attempt, by the categories of internal/models/wire/classify.go
+//	               an attempt, by the categories of internal/models/wire/classify.go, nextInOutage when a team's patience is over
 //	breaker.go     the agent's breaker: permits, leases, reports, and whether it lets a call through
 //	round_rows.go  the rows of the round and its attempts: their only reader and writer; lost workers are counted here
 //	execution.go   lock, fence, stop of the worker, heartbeats, retries of the store

@@ -68,19 +68,20 @@ type round struct {
 
 // Run does one attempt of a round and decides how the round continues.
 //
-// It returns the round's result, once; a RecoverableError that has Temporal
-// start the next attempt after a wait; or the non-retryable UnrecoverableError
-// with a [RoundFailure], when the persona's attempts are used up or useless. A
-// result is in the database before it is returned, and an
-// execution that finds it there returns it without working. Lost workers, a
-// stopping worker and an unusable store use up no attempt.
+// It returns the round's result, once. A result is in the database before it is returned, and an execution that finds it there
+// returns it without working. Otherwise it returns one of these errors:
 //
-// These non-retryable errors use up nothing. A later activity continues the round:
+//	error               made by       meaning                                           what goes on
+//	RecoverableError    failed        the attempt has failed, and is counted            Temporal starts the next one after a wait
+//	UnrecoverableError  giveUp        attempts are used up or useless: [RoundFailure]   the workflow: afterFailure
+//	BreakerOpen         breakerOpen   the agent's breaker is open: [BreakerStop]        the workflow waits: waitAfter
+//	ProviderOutage      patienceOver  the team's patience is over: [OutageStop]         the workflow waits: waitAfter
+//	BudgetSpent         budgetSpent   a budget is spent that can be raised: [BudgetStop]  the workflow waits: waitAfter
+//	HandedOver          executionEnd  the worker stops, or was replaced                 Temporal starts it again at once
+//	StoreUnusable       storeError    the store cannot be used                          Temporal starts it again after a wait
+//	a cancelled one     executionEnd  the session or the phase was stopped              nothing
 //
-//	error           detail        meaning
-//	BreakerOpen     [BreakerStop]  the breaker of the round's agent is open
-//	ProviderOutage  [OutageStop]  the provider has failed for longer than the team's patience
-//	BudgetSpent     [BudgetStop]  a budget is spent that the session can raise
+// Only the first two use up an attempt or the round.
 //
 // A round that a person has supplied files for has no agent, no breaker and no
 // attempts: the files are held to the assignment's contract, and the round ends with

@@ -226,6 +226,9 @@ func (l *roundRows) noteStart(ctx context.Context, begun, now time.Time, continu
 // worker, so the attempt stays at work.
 func (l *roundRows) noteAgentEnded(ctx context.Context, ended session.AgentEnded) error {
 	l.change(func(log *session.RoundLog) { log.AtWork, log.Ended = true, &ended })
+	if ended.Files == "" {
+		activity.GetLogger(ctx).Info("the agent has ended; its files are collected and checked")
+	}
 	return l.write(ctx)
 }
 

@@ -11,8 +11,9 @@
 //	activity.go    the activities, and how a step between phases is executed: localFirst
 //	requests.go    questions to people: their state, the answers, and approvals
 //	help.go        what follows when an assignment has failed for good: the wait for an answer, and what the answer does
-//	budget.go      what follows when a budget is used up; outage.go and breaker.go: when a provider is away; pull_request.go: when
-//	               a pull request that a phase waits for has news
+//	budget.go      what follows when a budget is used up; breaker.go: the wait for an open breaker; outage.go: the request about a
+//	               provider that is away for longer than the team's patience; pull_request.go: when a pull request that a
+//	               phase waits for has news
 //	visibility.go  search attributes and memo
 //	details.go     the session's page in the Web UI; advice.go has the page of each request on it, and what a person can do
 //	ending.go      why the session ends, or continues as new

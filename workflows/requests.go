@@ -28,9 +28,11 @@ import (
 // A session that continues as new passes the first and the third kind to the next run. The coroutines that meet here:
 //
 //	set by                                        awaited by
-//	answer   acceptAnswer, in the update          awaitAnswer (help.go), awaitApproval: the phase's coroutine
-//	applied  awaitApproval, help.go, rework.go    awaitApplied: the update, whose caller waits for it
-//	closed   whoever has waited, or a withdrawal  awaitApplied
+//	answer   acceptAnswer, in the update          awaitAnswer (help.go), awaitDecision: the phase's coroutine
+//	applied  awaitApproval, help.go, rework.go    read by awaitApplied, when closed is set
+//	closed   whoever has waited, or a withdrawal  awaitApplied: the update, whose caller waits for it
+//
+// The next phase starts when awaitApproval clears savingDecision of its phase: runPhases waits for that, through ready.
 type request struct {
 	session.Request
 	// Stop is the exceeded budget; nil if the request is not about a budget.

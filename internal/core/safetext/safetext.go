@@ -1,5 +1,9 @@
 // Package safetext makes text of agents, and of other outside sources, safe to display: it cannot
 // move a terminal's cursor, hide or reorder text, or be markup or a link on a page.
+//
+//	safetext.go  what is removed from a text that is shown or printed, in lines and in blocks
+//	portable.go  which parts of a file's name are percent-encoded in downloads and archives
+//	comments.go  how comments on an issue are quoted, and how many of which length are taken
 package safetext
 
 import (

@@ -189,7 +189,7 @@ func (s *site) serve(w http.ResponseWriter, r *http.Request, at route) {
 	}
 }
 
-// answer is a form of a card.
+// answer answers the request of a card, and leads back to the page with what became of it.
 func (s *site) answer(r *http.Request) (page, error) {
 	id, back := r.PathValue("session"), returnTo(r)
 	a := control.AnswerBody{Action: session.Action(r.PostFormValue("action")), Note: strings.TrimSpace(r.PostFormValue("note"))}

@@ -273,7 +273,7 @@ func (a *Access) Bill() (booked, answered cost.Usage, exact bool) {
 	return a.booked, a.booked.Add(a.stored), !a.uncertain
 }
 
-// bill adds costs to the bill.
+// addToBill adds costs to the bill.
 func (a *Access) addToBill(booked, stored cost.Usage, uncertain bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -35,7 +35,7 @@ type Facts struct {
 	Fault *Fault
 }
 
-// Answer returns the facts that traces need.
+// Answer returns the facts that the row and traces need.
 func (f Facts) Answer() session.CallAnswer {
 	a := session.CallAnswer{ID: f.ID, Model: f.Model, Stop: f.Stop, Tier: f.Tier, Differs: f.Differs}
 	if f.Fault != nil {

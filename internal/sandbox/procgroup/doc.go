@@ -15,9 +15,9 @@
 //
 // Start reading in process.go, at Run:
 //
-//	process.go     when a process is stopped (timeout, idle timeout, too much output), how long it has after SIGTERM, how
-//	               long its shim may take to report and a line of progress may be, what its end means, and how the lease of
-//	               its work is extended
+//	process.go     when a process is stopped (timeout, idle timeout, too much output), how long it has after SIGTERM, for how
+//	               long its output is read after its end, how long its shim may take to report and a line of progress may
+//	               be, what its end means, and how the lease of its work is extended
 //	capture.go     how much a process may print, how much of its log and of its last output is kept, and that secrets are
 //	               masked; lines.go: the longest event of a stream
 //	cgroups.go     whether cgroups can be used, what they limit (memory, swap, threads, share of processors), and whether the
