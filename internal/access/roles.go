@@ -37,7 +37,7 @@ const (
 	// Operate starts, cancels, resumes and forks sessions, answers requests for help, raises
 	// and settles budgets, and trips and resets breakers.
 	Operate Permission = "operate"
-	// Admin registers teams, which decides what others run, manages tokens, and
+	// Admin registers teams, which decides what others run, manages tokens, people and hooks, and
 	// reads the audit log.
 	Admin Permission = "administer"
 )

@@ -30,7 +30,7 @@ func withSecret(r *Route) { r.secret = true }
 func (r Route) where() Route { return r }
 
 // Operation is an operation that answers with a document. The tags of the input's fields say how a
-// request has them: in its path, its query, its headers, or, in a field Body, as JSON.
+// request has them: in its path, its query, or, in a field Body, as JSON.
 type Operation[I, O any] struct {
 	Route
 	// Do is the operation in this process.
