@@ -90,7 +90,7 @@ func (s *Store) VerifyAll(ctx context.Context) (Report, error) {
 	return v.finish(ctx, session.Key{})
 }
 
-// database verifies the pages of the database, and its sums.
+// database verifies the pages of the database, and the digests of its rows.
 func (v *verification) database(ctx context.Context) error {
 	return v.fault(stateFault(v.store.State.Check(ctx)), "")
 }

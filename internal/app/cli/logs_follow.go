@@ -107,8 +107,9 @@ func (f *logFollower) update(ctx context.Context, v sessionstatus.Session) error
 		f.printErr("reconnected")
 	}
 	if f.damage != list.Damage.Damage {
-		f.damage = list.Damage.Damage
-		f.printErr("%s", f.damage)
+		if f.damage = list.Damage.Damage; f.damage != "" {
+			f.printErr("%s", f.damage)
+		}
 	}
 	ended := slices.DeleteFunc(slices.Clone(list.Attempts), inProgress)
 	slices.SortStableFunc(ended, func(x, y control.Attempt) int { return x.Ended().Compare(y.Ended()) })

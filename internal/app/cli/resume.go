@@ -92,8 +92,11 @@ func (c *resumeCommand) editedFiles(ctx context.Context, p *backend, sessionID s
 	}
 	if in.Loaded == nil {
 		t, err := c.storedTeam(ctx, p, sessionID)
+		if control.ProblemOf(err).Kind == control.Conflict { // the stored team cannot be read
+			err = failf("%w; give its file with --team", err)
+		}
 		if err != nil {
-			return nil, failf("%w; give its file with --team", err)
+			return nil, err
 		}
 		in.Loaded = &t
 	}

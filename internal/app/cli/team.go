@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/core/textfmt"
 	"github.com/maestro-hive/maestro/internal/faces/client"
@@ -139,6 +140,9 @@ func (c *connector) teamNamed(ctx context.Context, name string) (spec.Team, erro
 		return config.LoadTeam(name)
 	}
 	s, err := c.openStore()
+	if err != nil && !errors.Is(err, session.ErrNotFound) {
+		return spec.Team{}, err
+	}
 	if err != nil {
 		return spec.Team{}, usagef("file %s not found, and no registered team: %w", name, err)
 	}

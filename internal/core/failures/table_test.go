@@ -11,6 +11,7 @@ func TestFailureTable(t *testing.T) {
 	for _, c := range Categories() {
 		require.NotEmpty(t, RuleFor(c).Advice, c)
 		require.NotEmpty(t, Failf(c, "m").Remedy(), c)
+		require.NotEmpty(t, RuleFor(c).Breaker, c)
 	}
 	require.Equal(t, RuleFor(Unknown), RuleFor("never heard of"))
 	require.False(t, Failf(Auth, "x").RetryAttempt())

@@ -172,7 +172,6 @@ func TestTheAnswerIsBelowTheDifferences(t *testing.T) {
 	}
 }
 
-// TestPagesAreAccessible holds every page against the rules of accessibility, light and dark.
 // liveDashboard is a dashboard whose events a test sends.
 func liveDashboard(t *testing.T, p *plane) (url string, changed func()) {
 	t.Helper()

@@ -32,12 +32,11 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) {
 	path, _, _ := strings.Cut(r.RequestURI, "?")
 	name, rest, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
 	access := r.Context().Value(accessKey{}).(*Access) //nolint:forcetypeassert // of each connection
-	deny := func(api wire.API, why wire.Refusal, message string) {
-		access.transcriber.writeRefused(name, fmt.Errorf("%s: %s %s", message, r.Method, path))
-		refuse(w, api, why, message, 0)
-	}
 	if subtle.ConstantTimeCompare([]byte(wire.Credential(r)), []byte(access.Token)) == 0 {
-		deny(g.api(name), wire.Unauthorized, "the token is not that of this attempt")
+		const message = "the token is not that of this attempt"
+		// Once, and in words of its own: whoever has no token writes nothing into an attempt's transcript.
+		access.denied.Do(func() { access.transcriber.writeRefused("a provider", errors.New(message)) })
+		refuse(w, g.api(name), wire.Unauthorized, message, 0)
 		return
 	}
 	leave, ok := access.track()
@@ -48,14 +47,18 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) {
 	defer leave()
 	// A program that neither sends nor reads data must not delay the end of its attempt.
 	defer context.AfterFunc(access.ctx, func() { _ = http.NewResponseController(w).SetWriteDeadline(time.Unix(1, 0)) })()
+	deny := func(api wire.API, message string) {
+		access.transcriber.writeRefused(textfmt.Shorten(name, 100), fmt.Errorf("%s: %s %s", message, r.Method, textfmt.Shorten(path, 200)))
+		refuse(w, api, wire.NotFound, message, 0)
+	}
 	p := g.providerFor(access, name)
 	if p == nil || r.Method == http.MethodConnect || r.URL.IsAbs() || r.URL.Host != "" {
-		deny(g.api(name), wire.NotFound, "the attempt has no provider at this address")
+		deny(g.api(name), "the attempt has no provider at this address")
 		return
 	}
 	to, ok := p.API.Route(r.Method, "/"+rest)
 	if !ok {
-		deny(p.API, wire.NotFound, "the gateway permits only calls of models, counts of tokens and lists of models")
+		deny(p.API, "the gateway permits only calls of models, counts of tokens and lists of models")
 		return
 	}
 	select {

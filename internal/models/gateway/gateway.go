@@ -205,6 +205,8 @@ type Access struct {
 	gateway     *Gateway
 	transcriber *transcriber
 	slots       chan struct{}
+	// denied notes once that a request had another token.
+	denied sync.Once
 	// bodies bounds the bytes of request bodies in memory.
 	bodies *semaphore.Weighted
 	ctx    context.Context //nolint:containedctx // it ends the calls of all requests

@@ -28,7 +28,7 @@ var marks = []struct {
 	kind   Kind
 }{{turn, Turn}, {asked, Asked}, {thought, Thought}, {call, Call}, {result, Result}, {warning, Warning}, {note, Note}}
 
-// Item is a part of a
+// Item is a part of a transcript.
 type Item struct {
 	Kind Kind
 	// Line is the number of its first line, from 1.

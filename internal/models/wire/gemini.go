@@ -108,6 +108,8 @@ var geminiContent = format{
 
 func geminiRequest(q *Request, path string, l leaf) {
 	switch path {
+	case "generationConfig", "generation_config": // no object: it counts as that spelling, too
+		q.once("generationConfig in both spellings")
 	case "generationConfig.maxOutputTokens", "generationConfig.max_output_tokens",
 		"generation_config.maxOutputTokens", "generation_config.max_output_tokens":
 		q.bound("generationConfig.maxOutputTokens", l)

@@ -197,9 +197,13 @@ func ReadCount(body []byte) int64 {
 // the provider's minimum; zero keeps the program's bound. It asks for the usage of a stream;
 // added reports whether the program had not. A body in which nothing is to be changed keeps its bytes.
 func (q *Request) Body(most int64) (body []byte, added bool) {
+	added = q.format.asksUsage && q.Stream && !q.usageAsked
+	if most <= 0 && !added { // the usual case: nothing is decoded
+		return q.body, false
+	}
 	members := membersOf(q.body)
 	changed := most > 0 && q.format.bound(q, members, max(most/q.Choices, q.Floor, 1))
-	if added = q.format.asksUsage && q.Stream && !q.usageAsked; added {
+	if added {
 		options := membersOf(members["stream_options"])
 		options["include_usage"] = json.RawMessage("true")
 		members["stream_options"] = Encode(options)

@@ -212,6 +212,7 @@ func TestRequestsThatReadInTwoWaysAreRefused(t *testing.T) {
 		{wire.OpenAI, "/v1/responses", `{"Service_Tier":"priority"}`},
 		{wire.OpenAI, "/v1/responses", "{" + manyKeys.String() + `"x":1}`},
 		{wire.Gemini, "/v1beta/models/m:generateContent", `{"generationConfig":{"maxOutputTokens":1},"generation_config":{}}`},
+		{wire.Gemini, "/v1beta/models/m:generateContent", `{"generation_config":null,"generationConfig":{"maxOutputTokens":10000}}`},
 		{wire.Gemini, "/v1beta/models/m:generateContent", `{"generationConfig":{"maxOutputTokens":1,"max_output_tokens":10000}}`},
 	} {
 		to, ok := c.api.Route(http.MethodPost, c.path)

@@ -221,6 +221,9 @@ func (a Attempts) Log(ctx context.Context, in AttemptInput) (l AttemptLog, err e
 	if err != nil {
 		return l, err
 	}
+	if found.EndedAt == nil {
+		return l, notFoundf("attempt %s has not ended; its output so far is its transcript", in.ref())
+	}
 	if l.Text, err = a.orLost(ctx, found.Log); err == nil {
 		l.Changes, err = a.orLost(ctx, found.Diff)
 	}

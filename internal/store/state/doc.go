@@ -2,7 +2,7 @@
 // PostgreSQL database. schema.sql says what there is; start reading there.
 //
 // The same statements run on both engines. What differs is in engine.go. Every function is bounded, takes a context,
-// and is one transaction. How long most rows are kept, and how many there may be, is up to the callers, like internal/access.
+// and is one transaction. How long most rows are kept is up to the callers, like internal/access.
 //
 //	state.go         how a transaction is run and repeated (Write, Read), and the database's time; column.go: which columns
 //	                 the fields of a struct are; errors.go: which errors mean that the database is away or damaged

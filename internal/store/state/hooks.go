@@ -47,7 +47,7 @@ type SecretHook struct {
 func (d *DB) AddHook(ctx context.Context, h SecretHook) (taken bool, err error) {
 	err = d.Write(ctx, func(t *Tx) error {
 		added, err := t.insertNew("hooks", columnsOf(&h))
-		taken = !added
+		taken = err == nil && !added
 		return err
 	})
 	return taken, err

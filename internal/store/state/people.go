@@ -72,7 +72,7 @@ func (d *DB) AddPerson(ctx context.Context, n Person, inv Invitation, lifetime t
 		made = n
 		made.CreatedAt = timeOf(now)
 		added, err := t.insertNew("people", columnsOf(&made))
-		if taken = !added; taken || err != nil {
+		if taken = err == nil && !added; taken || err != nil {
 			return err
 		}
 		for _, statement := range []string{

@@ -29,7 +29,7 @@ func tokenNamed(name, id string) state.Token {
 	}
 }
 
-// tokensHaveNames has many add tokens at once: of one name, and more than there may be.
+// tokensHaveNames has many add tokens of one name at once.
 func tokensHaveNames(t *testing.T, b *bench) {
 	var added atomic.Int64
 	atOnce(8, func(i int) {
