@@ -48,7 +48,8 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) {
 	// A program that neither sends nor reads data must not delay the end of its attempt.
 	defer context.AfterFunc(access.ctx, func() { _ = http.NewResponseController(w).SetWriteDeadline(time.Unix(1, 0)) })()
 	deny := func(api wire.API, message string) {
-		access.transcriber.writeRefused(textfmt.Shorten(name, 100), fmt.Errorf("%s: %s %s", message, r.Method, textfmt.Shorten(path, 200)))
+		why := fmt.Errorf("%s: %s %s", message, r.Method, textfmt.Shorten(path, 200))
+		access.transcriber.writeRefused(textfmt.Shorten(name, 100), why)
 		refuse(w, api, wire.NotFound, message, 0)
 	}
 	p := g.providerFor(access, name)
