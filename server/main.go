@@ -75,6 +75,9 @@ func parse(args []string) (o devserver.Options, untilEOF bool) {
 		o.Settings = append(o.Settings, setting)
 		return err
 	})
+	if len(args) > 1 && args[0] == "server" && args[1] == "start-dev" { // as scripts for Temporal's own command line begin
+		args = args[2:]
+	}
 	_ = flags.Parse(args) // it ends the program instead
 	if flags.NArg() > 0 {
 		end(exitUsage, fmt.Errorf("unknown argument %q", flags.Arg(0)))

@@ -183,6 +183,7 @@ func TestBadArguments(t *testing.T) {
 		"-prot":                       {"--prot", "1"},
 		`"x"`:                         {"--port", "x"},
 		`"extra"`:                     {"extra"},
+		"-absent":                     {"server", "start-dev", "--absent"},
 	} {
 		code, _, stderr := runToEnd(t, args...)
 		require.Equal(t, 2, code, args)
