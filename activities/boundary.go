@@ -301,8 +301,7 @@ func withAnswer(c session.Checkpoint, a session.Answer) []session.Answer {
 		a.Work = c.WorkOf("")
 	}
 	earlier := slices.DeleteFunc(slices.Clone(c.Answers), func(b session.Answer) bool {
-		return b.Request == a.Request &&
-			a.SamePerson(b)
+		return b.Request == a.Request && a.SamePerson(b)
 	})
 	return append(earlier, a)
 }

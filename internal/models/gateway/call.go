@@ -260,7 +260,7 @@ func (p *meteredCall) serveStored(ctx context.Context) bool {
 // writeStored passes on a stored answer like one of the provider: without a usage that the program
 // has not requested.
 func (p *meteredCall) writeStored(body []byte) error {
-	if _, added := p.parsed.Body(0); !added {
+	if !p.parsed.AddsUsage() {
 		_, err := p.w.Write(body)
 		return err
 	}

@@ -193,11 +193,14 @@ func ReadCount(body []byte) int64 {
 	return n
 }
 
+// AddsUsage reports whether [Request.Body] asks for the usage of a stream because the program has not.
+func (q *Request) AddsUsage() bool { return q.format.asksUsage && q.Stream && !q.usageAsked }
+
 // Body returns the body with the tokens of all choices together bounded by most, but not below
 // the provider's minimum; zero keeps the program's bound. It asks for the usage of a stream;
 // added reports whether the program had not. A body in which nothing is to be changed keeps its bytes.
 func (q *Request) Body(most int64) (body []byte, added bool) {
-	added = q.format.asksUsage && q.Stream && !q.usageAsked
+	added = q.AddsUsage()
 	if most <= 0 && !added { // the usual case: nothing is decoded
 		return q.body, false
 	}
